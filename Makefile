@@ -1,0 +1,70 @@
+# The commands of the README. The build itself is described in CMakeLists.txt and CMakePresets.json.
+
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+WERROR ?= ON
+PREFIX ?= /usr/local
+# Seconds that `make fuzz` runs each fuzz target; 0 only builds them.
+FUZZ_SECONDS ?= 0
+CLANG_FORMAT ?= clang-format-14
+CLANG_TIDY ?= clang-tidy-14
+
+SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
+
+# $(call build,PRESET,TARGETS) configures quietly (errors still show) and builds.
+build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
+
+.NOTPARALLEL:
+.PHONY: all setup setup-dev demo test quick dev asan tsan fuzz format lint install clean help
+
+all: setup ## set up and build: build/comet and the libraries
+	@$(call build,release,comet comet_codec comet_codec_static)
+
+setup: ## install missing packages (see tools/setup)
+	@tools/setup
+
+setup-dev: ## likewise, with clang, its tools and valgrind
+	@tools/setup dev
+
+demo: all ## compress a generated tensor at several bounds and print what came out
+	@build/comet demo
+
+test: setup ## build everything and run every test
+	@$(call build,release,all)
+	@ctest --preset release -j $(JOBS)
+
+quick: setup ## likewise, only the tests labelled quick (under a minute)
+	@$(call build,release,all)
+	@ctest --preset release -j $(JOBS) -L quick
+
+dev: setup ## debug build with assertions in build-dev
+	@$(call build,dev,all)
+
+asan: setup-dev ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(call build,asan-ubsan,all)
+	@ctest --preset asan-ubsan -j $(JOBS)
+
+tsan: setup-dev ## every test under ThreadSanitizer
+	@$(call build,tsan,all)
+	@ctest --preset tsan -j $(JOBS)
+
+fuzz: setup-dev ## build the fuzz targets; FUZZ_SECONDS=1200 also runs each that long
+	@$(call build,fuzz,all)
+	@cmake/run_fuzzers build-fuzz/tests tests/fuzz/corpus $(FUZZ_SECONDS)
+
+format: setup-dev ## format the sources in place
+	@$(CLANG_FORMAT) -i $(SOURCES)
+
+lint: setup-dev ## check layers, format and clang-tidy
+	@tools/check_layers
+	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
+	@$(call build,dev,all)
+	@find src cli -name '*.c' ! -name '*neon*' -print0 | xargs -0 -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
+
+install: all ## install to PREFIX (/usr/local); honours DESTDIR
+	@cmake --install build --prefix "$(PREFIX)"
+
+clean: ## remove every build folder
+	rm -rf build build-dev build-asan build-tsan build-fuzz
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -1,0 +1,37 @@
+/*
+ * Whole files in and out.
+ *
+ * Output is all or nothing: it is written under a temporary name in the same folder and takes its name at the end, so a full
+ * disk or an interrupt leaves what was there before. "-" is standard input or output; devices and pipes are written directly.
+ */
+#ifndef COMET_CLI_FILE_IO_H
+#define COMET_CLI_FILE_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "say.h"
+
+typedef struct blob {
+    unsigned char *data; /* page-aligned; release with blob_free */
+    size_t bytes;
+} blob;
+
+/* Reads all of `path`. */
+cli_exit file_read(const char *path, blob *contents);
+void blob_free(blob *contents);
+
+/* Says early whether file_write would refuse `path`: it exists and `force` is false, it is a folder, or a terminal. */
+cli_exit file_check_output(const char *path, bool force);
+
+typedef struct piece {
+    const void *data;
+    size_t bytes;
+} piece;
+
+/* Writes the pieces one after another as the file `path`. */
+cli_exit file_write(const char *path, bool force, const piece *pieces, size_t n_pieces);
+
+bool file_is_standard_stream(const char *path);
+
+#endif

@@ -1,0 +1,63 @@
+/* Strict number parsing; see number.h. The C locale is never changed, so strtod's point is a point. */
+#include "number.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "text.h"
+
+bool number_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, reason *why)
+{
+    const size_t n_digits = strspn(text, "0123456789");
+    if (n_digits == 0 || text[n_digits] != '\0')
+        return reason_set(why, "'%.60s' is not a whole number", text);
+    errno = 0;
+    const unsigned long long parsed = strtoull(text, NULL, 10);
+    if (errno == ERANGE || parsed < min || parsed > max)
+        return reason_set(why, "%.60s is out of range: %" PRIu64 " to %" PRIu64, text, min, max);
+    *value = parsed;
+    return true;
+}
+
+bool number_double(const char *text, double min, double max, double *value, reason *why)
+{
+    char *end = NULL;
+    const bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
+    errno = 0;
+    const double parsed = plain ? strtod(text, &end) : 0;
+    if (!plain || end == text || *end != '\0')
+        return reason_set(why, "'%.60s' is not a finite number", text);
+    if (errno == ERANGE || !isfinite(parsed) || !(parsed >= min && parsed <= max))
+        return reason_set(why, "%.60s is out of range: %g to %g", text, min, max);
+    *value = parsed;
+    return true;
+}
+
+bool number_list(const char *text, uint64_t *items, uint32_t max_items, uint32_t *n_items, reason *why)
+{
+    uint32_t n = 0;
+    for (const char *at = text; at; n++) {
+        char one[24];
+        if (n == max_items)
+            return reason_set(why, "'%.60s' holds more than %" PRIu32 " numbers", text, max_items);
+        if (!text_take_item(&at, one, sizeof one))
+            return reason_set(why, "'%.60s' holds a number that is too long", text);
+        if (!number_u64(one, 0, UINT64_MAX, &items[n], why))
+            return false;
+    }
+    *n_items = n;
+    return true;
+}
+
+void number_format(double value, char *text, size_t text_bytes)
+{
+    for (int digits = 6; digits <= 17; digits++) {
+        snprintf(text, text_bytes, "%.*g", digits, value);
+        if (!(strtod(text, NULL) != value))
+            return;
+    }
+}

@@ -1,0 +1,22 @@
+/* Strict numbers: the whole text, plain decimal, inside the range, or a reason. No spaces, no hex, no "inf". */
+#ifndef COMET_CLI_NUMBER_H
+#define COMET_CLI_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "say.h"
+
+/* Digits only. */
+bool number_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, reason *why);
+
+/* A finite decimal number such as 0.01 or 1e-3. */
+bool number_double(const char *text, double min, double max, double *value, reason *why);
+
+/* 1 to max_items numbers separated by commas. */
+bool number_list(const char *text, uint64_t *items, uint32_t max_items, uint32_t *n_items, reason *why);
+
+/* The shortest decimal text that reads back as the same double. */
+void number_format(double value, char *text, size_t text_bytes);
+
+#endif

@@ -1,0 +1,76 @@
+/* Progress bar; see progress.h. */
+#include "progress.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "stopwatch.h"
+
+enum { BAR_CELLS = 30 };
+static const double first_after_seconds = 1.0;
+static const double redraw_seconds = 0.1;
+
+static struct {
+    int depth; /* a bar inside a bar is not drawn */
+    bool running, visible;
+    const char *label;
+    uint64_t total;
+    double started, drawn;
+} bar;
+
+void progress_begin(const char *label, uint64_t total)
+{
+    if (bar.depth++ > 0)
+        return;
+    bar.running = isatty(STDERR_FILENO) != 0;
+    bar.label = label;
+    bar.total = total;
+    bar.started = stopwatch_now();
+    bar.drawn = 0;
+}
+
+static void draw(uint64_t done)
+{
+    char cells[BAR_CELLS + 1];
+    const double share = bar.total > 0 && done <= bar.total ? (double)done / (double)bar.total : 0;
+    for (int i = 0; i < BAR_CELLS; i++)
+        cells[i] = i < (int)(share * BAR_CELLS) ? '#' : '.';
+    cells[BAR_CELLS] = '\0';
+    if (bar.total > 0)
+        fprintf(stderr, "\r%s [%s] %3.0f %%", bar.label, cells, 100 * share);
+    else
+        fprintf(stderr, "\r%s %" PRIu64, bar.label, done);
+    fflush(stderr);
+    bar.visible = true;
+}
+
+void progress_update(uint64_t done)
+{
+    if (!bar.running || bar.depth > 1)
+        return;
+    const double now = stopwatch_now();
+    if (now - bar.started < first_after_seconds || now - bar.drawn < redraw_seconds)
+        return;
+    bar.drawn = now;
+    draw(done);
+}
+
+void progress_hide(void)
+{
+    if (!bar.visible)
+        return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    bar.visible = false;
+    bar.drawn = 0;
+}
+
+void progress_end(void)
+{
+    if (--bar.depth > 0)
+        return;
+    progress_hide();
+    bar.running = false;
+}

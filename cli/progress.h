@@ -1,0 +1,18 @@
+/*
+ * A progress bar on stderr: only when stderr is a terminal and the work has lasted more than a second.
+ * From the main thread. A bar begun while another is running is not drawn: the outer one stays.
+ */
+#ifndef COMET_CLI_PROGRESS_H
+#define COMET_CLI_PROGRESS_H
+
+#include <stdint.h>
+
+/* Begins a bar of `total` units; a total of 0 means unknown. The label is kept, not copied. */
+void progress_begin(const char *label, uint64_t total);
+void progress_update(uint64_t done);
+
+/* Removes the bar from the screen until the next update, so that a line can be printed. */
+void progress_hide(void);
+void progress_end(void);
+
+#endif

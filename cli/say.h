@@ -1,0 +1,54 @@
+/*
+ * What the program says on stderr, and the exit codes it ends with.
+ *
+ * Functions of the program that can fail return a cli_exit: CLI_OK, or the code to exit with after the reason was said.
+ */
+#ifndef COMET_CLI_SAY_H
+#define COMET_CLI_SAY_H
+
+#include "comet/base.h"
+
+typedef enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,       /* the machine did not let us: disk full, output exists, ratio out of reach */
+    CLI_USAGE = 2,        /* the command line is wrong */
+    CLI_BAD_INPUT = 3,    /* a file is not what it should be */
+    CLI_BOUND_BROKEN = 4, /* an element is further off than promised */
+    CLI_NO_MEMORY = 5,
+} cli_exit;
+
+#if defined(__GNUC__)
+#define SAY_FORMAT(text, first) __attribute__((format(printf, text, first)))
+#else
+#define SAY_FORMAT(text, first)
+#endif
+
+/* A sentence that says why some text was not accepted; filled by parsers, printed by their callers. */
+typedef struct reason {
+    char text[320];
+} reason;
+
+/* Fills *why and returns 0, so that a parser ends with `return reason_set(why, ...)`. */
+int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
+
+/* The verb that later sentences begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
+void say_set_verb(const char *verb);
+
+/* One line on stderr after "comet VERB: ". */
+void say(const char *format, ...) SAY_FORMAT(1, 2);
+
+/* Says why and returns `code`; for CLI_USAGE a line follows that points to the help. */
+cli_exit fail(cli_exit code, const char *format, ...) SAY_FORMAT(2, 3);
+
+/* Says "SUBJECT: strerror(error)" and returns `code`. */
+cli_exit fail_errno(cli_exit code, int error, const char *subject);
+
+/* Says "SUBJECT: " and the library's last sentence, and returns the exit code that fits the status. */
+cli_exit fail_status(comet_status status, const char *subject);
+
+cli_exit fail_memory(size_t bytes);
+
+/* Flushes stdout; a write that failed earlier or now is said. Returns `code`, or CLI_FAILED in its place if it was CLI_OK. */
+cli_exit close_stdout(cli_exit code);
+
+#endif

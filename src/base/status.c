@@ -1,0 +1,41 @@
+/* Status names and the per-thread last-error sentence. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char last_error[256];
+
+comet_status comet_fail(comet_status status, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(last_error, sizeof last_error, format, args);
+    va_end(args);
+    return status;
+}
+
+const char *comet_last_error(void)
+{
+    return last_error;
+}
+
+const char *comet_status_name(comet_status status)
+{
+    switch (status) {
+    case COMET_OK: return "COMET_OK";
+    case COMET_ERROR_ARGUMENT: return "COMET_ERROR_ARGUMENT";
+    case COMET_ERROR_OVERFLOW: return "COMET_ERROR_OVERFLOW";
+    case COMET_ERROR_MEMORY: return "COMET_ERROR_MEMORY";
+    case COMET_ERROR_CAPACITY: return "COMET_ERROR_CAPACITY";
+    case COMET_ERROR_CORRUPT: return "COMET_ERROR_CORRUPT";
+    case COMET_ERROR_UNSUPPORTED: return "COMET_ERROR_UNSUPPORTED";
+    case COMET_ERROR_UNREACHABLE: return "COMET_ERROR_UNREACHABLE";
+    }
+    return "unknown status";
+}
+
+const char *comet_version(void)
+{
+    return COMET_VERSION_STRING;
+}

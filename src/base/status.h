@@ -1,0 +1,10 @@
+/* How library code reports failure: return comet_fail(status, sentence). */
+#ifndef COMET_BASE_STATUS_H
+#define COMET_BASE_STATUS_H
+
+#include "comet/base.h"
+
+/* Records the sentence for comet_last_error on this thread and returns `status`. */
+comet_status comet_fail(comet_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

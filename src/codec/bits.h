@@ -1,0 +1,98 @@
+/*
+ * Bit streams, least significant bit first, and streams of whole 64-bit words, little-endian.
+ *
+ * Bits are written and read up to 56 at a time. The writer needs 8 bytes of room behind what it has written; the reader may
+ * look 8 bytes past the end, and reads past the end are noticed by bit_reader_ok, to be asked after a block at the latest.
+ */
+#ifndef COMET_CODEC_BITS_H
+#define COMET_CODEC_BITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/bytes.h"
+
+typedef struct bit_writer {
+    uint8_t *next;
+    uint64_t pending; /* bits that do not fill a byte yet */
+    unsigned n_pending;
+} bit_writer;
+
+/* Appends the low `count` (0 to 56) bits of v; the bits above must be 0. */
+static inline void bit_write(bit_writer *w, uint64_t v, unsigned count)
+{
+    w->pending |= v << w->n_pending;
+    w->n_pending += count;
+    store_u64(w->next, w->pending);
+    w->next += w->n_pending >> 3;
+    w->pending >>= w->n_pending & ~7u;
+    w->n_pending &= 7;
+}
+
+/* Stores what is pending; returns the end of the stream. */
+static inline uint8_t *bit_writer_end(bit_writer *w)
+{
+    store_u64(w->next, w->pending);
+    return w->next + (w->n_pending + 7) / 8;
+}
+
+typedef struct bit_reader {
+    const uint8_t *start;
+    uint64_t position; /* in bits */
+    uint64_t limit;    /* bits there are */
+} bit_reader;
+
+static inline bit_reader bit_reader_make(const uint8_t *start, size_t bytes)
+{
+    return (bit_reader){start, 0, (uint64_t)bytes * 8};
+}
+
+/* The next 57 bits or more, those past the end arbitrary; the position stays. */
+static inline uint64_t bit_peek(const bit_reader *r)
+{
+    return load_u64(r->start + (r->position >> 3)) >> (r->position & 7);
+}
+
+/* count: 0 to 56. */
+static inline uint64_t bit_read(bit_reader *r, unsigned count)
+{
+    uint64_t v = bit_peek(r) & ((UINT64_C(1) << count) - 1);
+    r->position += count;
+    return v;
+}
+
+static inline bool bit_reader_ok(const bit_reader *r)
+{
+    return r->position <= r->limit;
+}
+
+/* Bit planes: those of 64 bits as words, shorter ones as bits. */
+typedef struct plane_writer {
+    uint8_t *words;
+    bit_writer bits;
+} plane_writer;
+
+typedef struct plane_reader {
+    const uint8_t *words, *words_end; /* reads past the end give 0 and are noticed */
+    bit_reader bits;
+} plane_reader;
+
+static inline void word_write(plane_writer *w, uint64_t v)
+{
+    store_u64(w->words, v);
+    w->words += 8;
+}
+
+static inline uint64_t word_read(plane_reader *r)
+{
+    uint64_t v = r->words < r->words_end ? load_u64(r->words) : 0;
+    r->words += 8;
+    return v;
+}
+
+static inline bool plane_reader_ok(const plane_reader *r)
+{
+    return r->words <= r->words_end && bit_reader_ok(&r->bits);
+}
+
+#endif

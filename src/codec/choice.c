@@ -1,0 +1,234 @@
+/*
+ * The sample is up to 32 runs of a block (16 for level fast), one somewhere in each equal part of the chunk: at equal distances
+ * they might all meet the same edge of every plane. For level fast the cost of a predictor is what packing the sample
+ * would take. For level dense it is the entropy of the sample's symbols given the local gradient, as the coder's contexts see
+ * it. All of it in integers, so that every machine chooses the same.
+ */
+#include "codec/choice.h"
+
+#include "codec/linear.h"
+
+enum { RUN = BLOCK, FAST_RUNS = 16 };
+enum { LINEAR_TRIES = 6 }; /* fits are slow */
+enum { LEVELS = 4, TOKENS = N_DIRECT + 64 };
+
+typedef struct sample {
+    const codec_kernels *kernels;
+    enum code_width width;
+    strides strides;
+    linear_shape shape;
+    const uint8_t *codes;
+    uint8_t *residuals; /* room for a tile */
+    size_t n_runs;
+    size_t first[SAMPLE_RUNS]; /* element of each run */
+    bool non_negative; /* the sampled codes */
+    uint8_t level[SAMPLE_RUNS * RUN]; /* of the gradient around each element */
+} sample;
+
+/* Residuals of the sample, counted by level and token. */
+typedef struct census {
+    uint32_t counts[LEVELS][TOKENS];
+    uint64_t extra_bits;
+} census;
+
+/* v log2(v) in 1/256 bits, within half a per cent; 0 for 0. */
+static uint64_t v_log2_v(uint64_t v)
+{
+    if (v == 0)
+        return 0;
+    unsigned top = bit_length_u64(v) - 1;
+    uint64_t f = top >= 8 ? (v >> (top - 8)) & 255 : (v << (8 - top)) & 255;
+    return v * (256u * top + f + (f * (256 - f) * 88 >> 16));
+}
+
+static void count_residuals(census *c, enum code_width width, const void *residuals, size_t n, const uint8_t *level)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint64_t z = width == CODES16 ? ((const uint16_t *)residuals)[i] : ((const uint32_t *)residuals)[i];
+        unsigned length = z < N_DIRECT ? 0 : bit_length_u64(z);
+        c->counts[level[i]][length ? N_DIRECT + length : z]++;
+        c->extra_bits += length ? length - 1 : 0;
+    }
+}
+
+static uint64_t entropy_bits(const census *c)
+{
+    uint64_t bits = 0;
+    for (int l = 0; l < LEVELS; l++) {
+        uint64_t total = 0, sum = 0;
+        for (int t = 0; t < TOKENS; t++) {
+            total += c->counts[l][t];
+            sum += v_log2_v(c->counts[l][t]);
+        }
+        uint64_t all = v_log2_v(total);
+        bits += all > sum ? all - sum : 0;
+    }
+    return bits / 256 + c->extra_bits;
+}
+
+static int64_t code_at(enum code_width width, const uint8_t *codes, ptrdiff_t i)
+{
+    return width == CODES16 ? ((const int16_t *)codes)[i] : ((const int32_t *)codes)[i];
+}
+
+static const uint8_t *run_codes(const sample *s, size_t k)
+{
+    return s->codes + s->first[k] * code_bytes(s->width);
+}
+
+static uint64_t distance_of(int64_t a, int64_t b)
+{
+    return (uint64_t)(a > b ? a - b : b - a);
+}
+
+/* The gradient around every element of the sample in four levels. */
+static void find_levels(sample *s)
+{
+    for (size_t k = 0; k < s->n_runs; k++) {
+        const uint8_t *codes = run_codes(s, k);
+        for (ptrdiff_t i = 0; i < RUN; i++) {
+            ptrdiff_t left = (ptrdiff_t)s->strides.left, up = (ptrdiff_t)s->strides.up;
+            int64_t W = code_at(s->width, codes, i - left), N = code_at(s->width, codes, i - up);
+            int64_t NW = code_at(s->width, codes, i - up - left);
+            uint64_t g = distance_of(W, NW) + distance_of(N, NW);
+            s->level[k * RUN + (size_t)i] = (uint8_t)(g < 1 ? 0 : g < 3 ? 1 : g < 8 ? 2 : 3);
+        }
+    }
+}
+
+/* The median predictor, for estimates: zigzagged residuals of one run. Not for 64-bit codes. */
+static void median_residuals(const sample *s, const uint8_t *codes, uint32_t *z)
+{
+    for (ptrdiff_t i = 0; i < RUN; i++) {
+        ptrdiff_t left = i - (ptrdiff_t)s->strides.left, up = i - (ptrdiff_t)s->strides.up;
+        int64_t W = code_at(s->width, codes, left), N = code_at(s->width, codes, up);
+        int64_t NW = code_at(s->width, codes, up - (ptrdiff_t)s->strides.left);
+        int64_t low = W < N ? W : N, high = W < N ? N : W, plane = W + N - NW;
+        int64_t r = code_at(s->width, codes, i) - (plane < low ? low : plane > high ? high : plane);
+        z[i] = (uint32_t)((uint64_t)r << 1 ^ (uint64_t)(r >> 63));
+    }
+}
+
+static uint64_t dense_cost(const sample *s, enum predictor predictor)
+{
+    census c = {.extra_bits = 0};
+    for (size_t k = 0; k < s->n_runs; k++) {
+        bool median = predictor == PREDICT_MEDIAN;
+        if (median)
+            median_residuals(s, run_codes(s, k), (uint32_t *)s->residuals);
+        else
+            s->kernels->predict[s->width](predictor, false, run_codes(s, k), RUN, s->strides, s->residuals);
+        count_residuals(&c, median ? CODES32 : s->width, s->residuals, RUN, s->level + k * RUN);
+    }
+    return entropy_bits(&c);
+}
+
+static uint64_t fast_cost(const sample *s, enum predictor predictor, bool identity)
+{
+    uint64_t bits = 0;
+    for (size_t k = 0; k < s->n_runs; k++) {
+        s->kernels->predict[s->width](predictor, identity, run_codes(s, k), RUN, s->strides, s->residuals);
+        bits += s->kernels->pack_cost[s->width](s->residuals, 1);
+    }
+    return bits;
+}
+
+/* The cost of a linear fit, planes included, scaled to the size of the sample; UINT64_MAX if no tile could be tried. */
+static uint64_t linear_cost(const sample *s, bool dense)
+{
+    enum { TILE = LINEAR_TILE * LINEAR_TILE };
+    static const uint8_t no_level[TILE];
+    census c = {.extra_bits = 0};
+    uint64_t bits = 0, tried = 0;
+    for (size_t k = 0; k < s->n_runs && tried < LINEAR_TRIES; k++)
+        if (linear_sample(s->width, &s->shape, s->codes, s->first[k], (uint32_t *)s->residuals)) {
+            if (dense)
+                count_residuals(&c, CODES32, s->residuals, TILE, no_level);
+            else
+                bits += s->kernels->pack_cost[CODES32](s->residuals, TILE / BLOCK);
+            tried++;
+        }
+    bits += entropy_bits(&c) + tried * 8 * LINEAR_BYTES;
+    return tried ? bits * (s->n_runs * RUN) / (tried * TILE) : UINT64_MAX;
+}
+
+size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS])
+{
+    size_t most = plan->level == COMET_LEVEL_FAST ? FAST_RUNS : SAMPLE_RUNS, n_runs = n / RUN < most ? n / RUN : most;
+    size_t part = n_runs ? n / n_runs : 0;
+    for (size_t k = 0; k < n_runs; k++)
+        first[k] = k * part + (size_t)((k + 1) * UINT64_C(0x9E3779B97F4A7C15) >> 33) % (part - RUN + 1);
+    return n_runs;
+}
+
+static bool sample_non_negative(const sample *s)
+{
+    for (size_t k = 0; k < s->n_runs; k++)
+        for (ptrdiff_t i = 0; i < RUN; i++)
+            if (code_at(s->width, run_codes(s, k), i) < 0)
+                return false;
+    return true;
+}
+
+static sample sample_make(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n)
+{
+    sample s = {.kernels = plan->kernels,
+                .width = width,
+                .strides = {plan->shape.channels, plan->shape.line},
+                .shape = {n, plan->shape.channels, plan->shape.columns},
+                .codes = codes,
+                .residuals = ws->residuals.data};
+    s.n_runs = choice_runs(plan, n, s.first);
+    if (width != CODES64)
+        s.non_negative = sample_non_negative(&s);
+    if (plan->level != COMET_LEVEL_FAST && width != CODES64)
+        find_levels(&s);
+    return s;
+}
+
+/* The cheapest of the predictors a level has; its cost goes to *best. */
+static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, uint64_t *best)
+{
+    static const enum predictor fast_set[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
+    static const enum predictor dense_set[] = {PREDICT_MEDIAN, PREDICT_LORENZO, PREDICT_LEFT, PREDICT_NONE};
+    choice c = {.dense = dense};
+    *best = UINT64_MAX;
+    for (int i = 0; i < 4; i++) {
+        enum predictor p = dense ? dense_set[i] : fast_set[i];
+        bool identity = !dense && p == PREDICT_NONE && s->non_negative;
+        uint64_t bits = dense ? dense_cost(s, p) : fast_cost(s, p, identity);
+        if (bits < *best) {
+            *best = bits;
+            c.predictor = p;
+            c.identity = identity;
+        }
+    }
+    /* A plane costs a quarter of a bit an element: not worth a look where there are few bits to save. */
+    if (!plan->lossless && s->width != CODES64 && *best > 6 * s->n_runs * RUN) {
+        uint64_t bits = linear_cost(s, dense);
+        if (bits < *best) {
+            *best = bits;
+            c = (choice){.dense = dense, .predictor = PREDICT_LINEAR};
+        }
+    }
+    return c;
+}
+
+choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n)
+{
+    uint64_t fast_bits, dense_bits;
+    if (n < RUN) /* too little to sample, or to pay for tables */
+        return (choice){.predictor = PREDICT_NONE};
+    sample s = sample_make(plan, ws, width, codes, n);
+    if (plan->level == COMET_LEVEL_FAST || width == CODES64)
+        return cheapest(plan, &s, false, &fast_bits);
+    choice dense = cheapest(plan, &s, true, &dense_bits);
+    if (plan->level == COMET_LEVEL_DENSE)
+        return dense;
+    choice fast = cheapest(plan, &s, false, &fast_bits);
+    if (plan->min_ratio > 0) {
+        double ratio = (double)(s.n_runs * RUN * comet_dtype_bytes(plan->dtype) * 8) / ((double)fast_bits + 1);
+        return ratio >= plan->min_ratio || fast_bits <= dense_bits ? fast : dense;
+    }
+    return dense_bits * 5 <= fast_bits * 4 ? dense : fast;
+}

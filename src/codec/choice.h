@@ -1,0 +1,22 @@
+/* Which predictor, and for level AUTO which level, suits a chunk: judged on a sample of its codes. */
+#ifndef COMET_CODEC_CHOICE_H
+#define COMET_CODEC_CHOICE_H
+
+#include "codec/chunk.h"
+
+typedef struct choice {
+    bool dense;
+    enum predictor predictor;
+    bool identity; /* predictor NONE, and hardly a code is negative: no sign to code (fast only) */
+} choice;
+
+#define SAMPLE_RUNS 32 /* of one block each */
+
+/* The runs that choose_coding will look at: their first elements, and the number of them. */
+size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS]);
+
+/* Looks at the codes of the runs and at their neighbours to the left and above, and at no others unless a linear fit is worth
+ * a try. Uses ws->residuals. */
+choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n);
+
+#endif

@@ -1,0 +1,87 @@
+/*
+ * One chunk: elements in, payload out, and back. Everything here works in a workspace reserved beforehand and allocates
+ * nothing, so that it can run on any thread.
+ *
+ * Payload: mode, code width, predictor and flags, a byte each. A raw chunk goes on with its elements. Others go on with the
+ * count and the bytes of the outliers (u32 each), the planes of a linear fit if there is one, the codes in the manner of the
+ * mode, and the outliers.
+ */
+#ifndef COMET_CODEC_CHUNK_H
+#define COMET_CODEC_CHUNK_H
+
+#include "base/memory.h"
+#include "codec/frame.h"
+#include "codec/quantiser.h"
+
+#define CHUNK_HEADER_BYTES ((size_t)4)
+#define CODED_HEADER_BYTES ((size_t)12)
+#define READ_SLACK ((size_t)192) /* bytes behind a payload that decoding kernels may read */
+
+/* What all chunks of a frame have in common. */
+typedef struct chunk_plan {
+    const codec_kernels *kernels;
+    comet_dtype dtype;
+    geometry shape;
+    uint64_t chunk_elements;
+    bool lossless;
+    quantiser quantiser; /* its key is set for each chunk */
+    uint64_t seed;
+    comet_level level;
+    double min_ratio; /* of level AUTO; 0 for its default */
+} chunk_plan;
+
+/* Buffers of one thread. */
+typedef struct workspace {
+    comet_buffer codes;     /* with zeros in front, see codes_of */
+    comet_buffer failed;    /* a bit an element */
+    comet_buffer residuals; /* a tile */
+    comet_buffer cells;     /* two rows */
+    comet_buffer symbols;
+    comet_buffer words; /* of the entropy coder; behind them the extra bits */
+    comet_buffer table; /* for decoding symbols */
+    comet_buffer out;   /* the encoder's payload, or the decoder's copy of one */
+} workspace;
+
+typedef struct chunk_stats {
+    double min, max; /* of finite elements; +Inf and -Inf as long as there is none */
+    uint64_t n_nonzero, n_nonfinite, n_outliers;
+    uint64_t n_chunks[3]; /* by mode */
+    double seconds_quantise, seconds_predict, seconds_code;
+} chunk_stats;
+
+/* What a decoder's workspace must be able to hold. */
+typedef struct chunk_needs {
+    bool codes, dense;
+    enum code_width width;
+    size_t copy_bytes; /* payloads that end too near the frame's end are copied */
+} chunk_needs;
+
+comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *allocator, const chunk_plan *plan);
+comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *allocator, const chunk_plan *plan,
+                                       const chunk_needs *needs);
+void workspace_free(workspace *ws, const comet_allocator *allocator);
+
+/* The first of the chunk's codes; a line, a position and a block of zeros lie before it. */
+void *codes_of(const workspace *ws, const chunk_plan *plan, enum code_width width);
+
+/* Bytes that no payload of n elements exceeds. */
+static inline size_t chunk_bound(size_t n, size_t element)
+{
+    return CHUNK_HEADER_BYTES + n * element;
+}
+
+void chunk_stats_init(chunk_stats *stats);
+
+/* Encodes chunk number `index`, n elements at x, into ws->out; returns the payload's bytes. Adds to *stats; *sum_of_squares is
+ * that of this chunk, for the caller to add up in the order of chunks. */
+size_t chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
+                    double *sum_of_squares);
+
+/* Which buffers the payload's mode calls for; adds to *needs. */
+void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs);
+
+/* Decodes a payload; READ_SLACK bytes behind it are readable. */
+comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index, const uint8_t *payload, size_t bytes, void *x,
+                          size_t n, bool stream);
+
+#endif

@@ -1,0 +1,204 @@
+/* Payload to elements. Every field is checked before it is used; kernels may read READ_SLACK bytes too far, never more. */
+#include <string.h>
+
+#include "base/status.h"
+#include "codec/dense.h"
+#include "codec/linear.h"
+
+/* A payload taken apart. */
+typedef struct parts {
+    enum chunk_mode mode;
+    enum code_width width;
+    enum predictor predictor;
+    bool identity;
+    uint32_t n_outliers;
+    const uint8_t *planes, *codes, *outliers, *end; /* in this order */
+} parts;
+
+void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
+{
+    if (bytes < CHUNK_HEADER_BYTES || payload[0] == CHUNK_RAW)
+        return;
+    needs->codes = true;
+    needs->dense = needs->dense || payload[0] == CHUNK_DENSE;
+    enum code_width width = payload[1] < N_CODE_WIDTHS ? (enum code_width)payload[1] : CODES16;
+    needs->width = width > needs->width ? width : needs->width;
+}
+
+static bool predictor_fits(const parts *p)
+{
+    switch (p->predictor) {
+    case PREDICT_NONE:
+    case PREDICT_LEFT:
+    case PREDICT_LORENZO: return true;
+    case PREDICT_LINEAR: return p->width != CODES64;
+    case PREDICT_UP: return p->mode == CHUNK_FAST;
+    case PREDICT_MEDIAN: return p->mode == CHUNK_DENSE;
+    default: return false;
+    }
+}
+
+/* Whether codes of this width are what the frame's type and bound allow. */
+static bool width_fits(const chunk_plan *plan, const parts *p)
+{
+    if (!plan->lossless)
+        return p->width != CODES64;
+    if (p->width == CODES64)
+        return plan->dtype == COMET_DTYPE_F64 && p->mode == CHUNK_FAST;
+    return plan->dtype != COMET_DTYPE_F64 && p->width == CODES32;
+}
+
+static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t bytes, size_t n, parts *p)
+{
+    if (bytes < CODED_HEADER_BYTES || payload[0] > CHUNK_DENSE || payload[1] >= N_CODE_WIDTHS || payload[3] > 1)
+        return false;
+    *p = (parts){.mode = (enum chunk_mode)payload[0],
+                 .width = (enum code_width)payload[1],
+                 .predictor = (enum predictor)payload[2],
+                 .identity = payload[3],
+                 .n_outliers = load_u32(payload + 4),
+                 .end = payload + bytes};
+    size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
+    if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n)
+        return false;
+    if (p->predictor == PREDICT_LINEAR) {
+        linear_shape s = {n, plan->shape.channels, plan->shape.columns};
+        planes = linear_n_tiles(&s);
+        if (planes > room / LINEAR_BYTES)
+            return false;
+        planes *= LINEAR_BYTES;
+    }
+    if (outlier_bytes > room - planes)
+        return false;
+    p->planes = payload + CODED_HEADER_BYTES;
+    p->codes = p->planes + planes;
+    p->outliers = p->end - outlier_bytes;
+    return true;
+}
+
+#define UNPACK_BLOCKS 64 /* done at a time: writing elements then goes on while the next ones are unpacked */
+
+/* Codes, and with a quantiser also the elements. */
+static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
+                        bool stream)
+{
+    const codec_kernels *k = plan->kernels;
+    size_t n_blocks = (n + BLOCK - 1) / BLOCK, kinds = (n_blocks + 1) / 2, size = code_bytes(p->width);
+    size_t element = comet_dtype_bytes(plan->dtype);
+    strides s = {plan->shape.channels, plan->shape.line};
+    size_t room = (size_t)(p->outliers - p->codes);
+    if (room < 4 + kinds || load_u32(p->codes) > (room - 4 - kinds) / 8)
+        return false;
+    const uint8_t *words = p->codes + 4 + kinds, *words_end = words + (size_t)load_u32(p->codes) * 8;
+    plane_reader in = {words, words_end, bit_reader_make(words_end, (size_t)(p->outliers - words_end))};
+    for (size_t b = 0; b < n_blocks; b += UNPACK_BLOCKS) {
+        size_t count = (size_t)min_u64(UNPACK_BLOCKS, n_blocks - b), i = b * BLOCK;
+        uint8_t *tile = codes + i * size;
+        if (!k->unpack[p->width](p->codes + 4, b, count, p->identity, &in, tile))
+            return false;
+        k->unpredict[p->width](p->predictor, tile, count * BLOCK, s);
+        if (q)
+            k->dequantise[p->width][plan->dtype](q, tile, (size_t)min_u64(count * BLOCK, n - i), (uint32_t)i, x + i * element,
+                                                 stream);
+    }
+    return in.words == in.words_end && in.bits.position + 8 > in.bits.limit;
+}
+
+static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quantiser *q, const uint8_t *codes, size_t n,
+                             uint8_t *x, bool stream)
+{
+    size_t element = comet_dtype_bytes(plan->dtype);
+    for (size_t i = 0; i < n; i += QUANT_TILE)
+        plan->kernels->dequantise[p->width][plan->dtype](q, codes + i * code_bytes(p->width), (size_t)min_u64(QUANT_TILE, n - i),
+                                                         (uint32_t)i, x + i * element, stream);
+}
+
+/* Integers in the order of the values back to bit patterns. */
+static void lossless_elements(size_t element, const void *codes, size_t n, uint8_t *x)
+{
+    const int32_t *in32 = codes;
+    const int64_t *in64 = codes;
+    for (size_t i = 0; i < n; i++) {
+        if (element == 2) {
+            int16_t v = (int16_t)in32[i];
+            store_u16(x + 2 * i, (uint16_t)(v < 0 ? v ^ 0x7fff : v));
+        } else if (element == 4) {
+            store_u32(x + 4 * i, (uint32_t)(in32[i] < 0 ? in32[i] ^ 0x7fffffff : in32[i]));
+        } else {
+            store_u64(x + 8 * i, (uint64_t)(in64[i] < 0 ? in64[i] ^ INT64_MAX : in64[i]));
+        }
+    }
+}
+
+static bool read_varint(const uint8_t **in, const uint8_t *end, size_t *v)
+{
+    size_t value = 0;
+    for (unsigned shift = 0; shift < 28 && *in < end; shift += 7) {
+        uint8_t byte = *(*in)++;
+        value |= (size_t)(byte & 127) << shift;
+        if (byte < 128) {
+            *v = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool put_outliers(const parts *p, size_t element, uint8_t *x, size_t n)
+{
+    if ((size_t)(p->end - p->outliers) / element < p->n_outliers)
+        return false;
+    const uint8_t *gaps = p->outliers, *values = p->end - p->n_outliers * element, *gaps_end = values;
+    size_t i = 0;
+    for (uint32_t k = 0; k < p->n_outliers; k++, i++, values += element) {
+        size_t gap;
+        if (!read_varint(&gaps, gaps_end, &gap) || gap >= n - i)
+            return false;
+        i += gap;
+        memcpy(x + i * element, values, element);
+    }
+    return gaps == gaps_end;
+}
+
+static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, const parts *p, uint8_t *x, size_t n, bool stream)
+{
+    size_t element = comet_dtype_bytes(plan->dtype);
+    uint8_t *codes = codes_of(ws, plan, p->width);
+    memset(ws->codes.data, 0, (size_t)(codes - (uint8_t *)ws->codes.data));
+    quantiser q = plan->quantiser;
+    q.key = quantiser_key(plan->seed, index);
+    bool together = p->mode == CHUNK_FAST && !plan->lossless && p->predictor != PREDICT_LINEAR;
+    if (p->mode == CHUNK_FAST) {
+        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream))
+            return false;
+    } else {
+        lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);
+        if (!dense_decode(plan->kernels, ws, p->width, p->predictor, &l, p->codes, (size_t)(p->outliers - p->codes), codes))
+            return false;
+    }
+    if (p->predictor == PREDICT_LINEAR) {
+        linear_shape s = {n, plan->shape.channels, plan->shape.columns};
+        linear_decode(p->width, &s, p->planes, codes);
+    }
+    if (plan->lossless)
+        lossless_elements(element, codes, n, x);
+    else if (!together)
+        dequantise_chunk(plan, p, &q, codes, n, x, stream);
+    return put_outliers(p, element, x, n);
+}
+
+comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index, const uint8_t *payload, size_t bytes, void *x,
+                          size_t n, bool stream)
+{
+    size_t element = comet_dtype_bytes(plan->dtype);
+    if (bytes >= CHUNK_HEADER_BYTES && payload[0] == CHUNK_RAW) {
+        if (bytes != chunk_bound(n, element))
+            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but has %zu bytes", (unsigned long long)index, bytes);
+        memcpy(x, payload + CHUNK_HEADER_BYTES, n * element);
+        return COMET_OK;
+    }
+    parts p;
+    if (!take_apart(plan, payload, bytes, n, &p) || !decode_coded(plan, ws, index, &p, x, n, stream))
+        return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is damaged", (unsigned long long)index);
+    return COMET_OK;
+}

@@ -1,0 +1,389 @@
+/*
+ * Elements to payload: quantise, choose, predict, code; raw where that is no longer.
+ *
+ * Level fast goes tile by tile, so that memory is read while bits are packed: the choice is made beforehand, on the codes of a
+ * few runs. The other ways need all the codes first.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "codec/choice.h"
+#include "codec/dense.h"
+#include "codec/elements.h"
+#include "codec/linear.h"
+
+void chunk_stats_init(chunk_stats *stats)
+{
+    *stats = (chunk_stats){.min = INFINITY, .max = -INFINITY};
+}
+
+/* A chunk on its way through the encoder. */
+typedef struct chunk {
+    const chunk_plan *plan;
+    workspace *ws;
+    const uint8_t *x;
+    size_t n, element;
+    quantiser quantiser;
+    enum code_width width;
+    uint8_t *codes;
+    uint64_t *failed;
+    uint64_t n_failed;
+    moments moments;
+    summary figures;
+} chunk;
+
+/* ---- codes ---- */
+
+/* Sets the code width, zeroes what lies before the codes and, up to a whole block, behind them, and starts counting anew. */
+static void begin_codes(chunk *c, enum code_width width)
+{
+    uint8_t *start = c->ws->codes.data;
+    size_t size = code_bytes(width), blocks = (c->n + BLOCK - 1) / BLOCK;
+    c->width = width;
+    c->codes = codes_of(c->ws, c->plan, width);
+    c->n_failed = 0;
+    c->moments = (moments){.min = INFINITY, .max = -INFINITY};
+    memset(start, 0, (size_t)(c->codes - start));
+    memset(c->codes + c->n * size, 0, (blocks * BLOCK - c->n) * size);
+}
+
+static void count_failed(chunk *c, size_t i, size_t n)
+{
+    for (size_t b = i / BLOCK; b * BLOCK < i + n; b++)
+        if (c->failed[b])
+            c->n_failed += (uint64_t)__builtin_popcountll(c->failed[b]);
+}
+
+/* Elements [i, i + n) of the chunk, n <= QUANT_TILE, i at the start of a block. */
+static void quantise_tile(chunk *c, size_t i, size_t n)
+{
+    c->plan->kernels->quantise[c->width][c->plan->dtype](&c->quantiser, c->x + i * c->element, n, (uint32_t)i,
+                                                         c->codes + i * code_bytes(c->width), c->failed + i / BLOCK, &c->moments);
+    count_failed(c, i, n);
+}
+
+static void quantise_all(chunk *c, enum code_width width)
+{
+    begin_codes(c, width);
+    for (size_t i = 0; i < c->n; i += QUANT_TILE)
+        quantise_tile(c, i, (size_t)min_u64(QUANT_TILE, c->n - i));
+}
+
+/* Part of a chunk in whole blocks, at most QUANT_TILE elements. */
+typedef struct span {
+    size_t begin, end;
+} span;
+
+/* The blocks around elements [begin, end), as far as they lie in the chunk; begin may be negative. */
+static span span_around(const chunk *c, ptrdiff_t begin, ptrdiff_t end)
+{
+    size_t first = begin < 0 ? 0 : (size_t)begin / BLOCK * BLOCK, past = end < 0 ? 0 : (size_t)end;
+    past = (past + BLOCK - 1) / BLOCK * BLOCK;
+    return (span){first, past < c->n ? past : c->n};
+}
+
+/* Just the codes that choose_coding looks at: runs, their left neighbours, and both for the line above. They are fetched
+ * together first, since they lie far apart. */
+static void quantise_sample(chunk *c, enum code_width width)
+{
+    size_t first[SAMPLE_RUNS], n_runs = choice_runs(c->plan, c->n, first), n_spans = 0;
+    ptrdiff_t left = (ptrdiff_t)c->plan->shape.channels, up = (ptrdiff_t)c->plan->shape.line;
+    span spans[4 * SAMPLE_RUNS];
+    for (size_t k = 0; k < n_runs; k++)
+        for (int above = 0; above < 2; above++) {
+            ptrdiff_t begin = (ptrdiff_t)first[k] - (above ? up : 0), end = begin + BLOCK;
+            bool near = left <= 4 * BLOCK; /* one span for both */
+            spans[n_spans++] = span_around(c, near ? begin - left : begin, end);
+            if (!near)
+                spans[n_spans++] = span_around(c, begin - left, end - left);
+        }
+    for (size_t k = 0; k < n_spans; k++)
+        for (size_t i = spans[k].begin * c->element; i < spans[k].end * c->element; i += 64)
+            __builtin_prefetch(c->x + i, 0, 3);
+    begin_codes(c, width);
+    for (size_t k = 0; k < n_spans; k++)
+        if (spans[k].begin < spans[k].end)
+            quantise_tile(c, spans[k].begin, spans[k].end - spans[k].begin);
+    begin_codes(c, width);
+}
+
+/* Bit patterns as integers in the order of the values, with 0 for +0. */
+static void lossless_codes(chunk *c)
+{
+    begin_codes(c, c->element == 8 ? CODES64 : CODES32);
+    int32_t *out32 = (int32_t *)(void *)c->codes;
+    int64_t *out64 = (int64_t *)(void *)c->codes;
+    for (size_t i = 0; i < c->n; i++) {
+        const uint8_t *p = c->x + i * c->element;
+        if (c->element == 2) {
+            int16_t v = (int16_t)load_u16(p);
+            out32[i] = v < 0 ? (int16_t)(v ^ 0x7fff) : v;
+        } else if (c->element == 4) {
+            int32_t v = (int32_t)load_u32(p);
+            out32[i] = v < 0 ? v ^ 0x7fffffff : v;
+        } else {
+            int64_t v = (int64_t)load_u64(p);
+            out64[i] = v < 0 ? v ^ INT64_MAX : v;
+        }
+    }
+    memset(c->failed, 0, (c->n / BLOCK + 1) * sizeof *c->failed);
+}
+
+/* Codes of the chunk in the width that suits it: 32 bits where 16 leave out many elements and 32 do not. */
+static void make_codes(chunk *c)
+{
+    if (c->plan->lossless) {
+        lossless_codes(c);
+        return;
+    }
+    quantise_all(c, CODES16);
+    if (c->n_failed > c->n / 64) {
+        uint64_t failed16 = c->n_failed;
+        quantise_all(c, CODES32);
+        if (c->n_failed > failed16 / 2)
+            quantise_all(c, CODES16);
+    }
+}
+
+/* ---- sections of the payload ---- */
+
+/* Words of a block at most: a plane for each bit of a code, or a map. */
+static size_t most_words(enum code_width width)
+{
+    return 8 * code_bytes(width);
+}
+
+/* Where the parts of a fast payload grow: bits gather behind the room that the words may need and are moved up in the end. */
+typedef struct fast_output {
+    uint8_t *out, *kinds, *words, *bits;
+    plane_writer writer;
+} fast_output;
+
+static fast_output fast_begin(const chunk *c, uint8_t *out)
+{
+    size_t n_blocks = (c->n + BLOCK - 1) / BLOCK;
+    fast_output f = {.out = out, .kinds = out + 4};
+    f.words = f.kinds + (n_blocks + 1) / 2;
+    f.bits = f.words + n_blocks * most_words(c->width) * 8;
+    f.writer = (plane_writer){.words = f.words, .bits = {.next = f.bits}};
+    return f;
+}
+
+/* Predicts and packs the codes of elements [i, i + n). */
+static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, fast_output *f)
+{
+    const codec_kernels *k = c->plan->kernels;
+    strides s = {c->plan->shape.channels, c->plan->shape.line};
+    size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    k->predict[c->width](how->predictor, how->identity, c->codes + i * code_bytes(c->width), n_blocks * BLOCK, s,
+                         c->ws->residuals.data);
+    k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, &f->writer);
+}
+
+/* Count of words, kinds, words, bits. */
+static uint8_t *fast_end(fast_output *f)
+{
+    size_t bit_bytes = (size_t)(bit_writer_end(&f->writer.bits) - f->bits);
+    store_u32(f->out, (uint32_t)((f->writer.words - f->words) / 8));
+    memmove(f->writer.words, f->bits, bit_bytes);
+    return f->writer.words + bit_bytes;
+}
+
+static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
+{
+    fast_output f = fast_begin(c, out);
+    for (size_t i = 0; i < c->n; i += QUANT_TILE)
+        fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &f);
+    return fast_end(&f);
+}
+
+/* Quantises on the way, to 16 bits. NULL if the elements do not suit that. */
+static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
+{
+    fast_output f = fast_begin(c, out);
+    tile_job job = {.quantiser = &c->quantiser,
+                    .moments = &c->moments,
+                    .predictor = how->predictor,
+                    .identity = how->identity,
+                    .strides = {c->plan->shape.channels, c->plan->shape.line},
+                    .residuals = c->ws->residuals.data,
+                    .kinds = f.kinds,
+                    .out = &f.writer};
+    for (size_t i = 0; i < c->n; i += QUANT_TILE) {
+        job.n = (size_t)min_u64(QUANT_TILE, c->n - i);
+        job.first = (uint32_t)i;
+        job.x = c->x + i * c->element;
+        job.codes = c->codes + i * code_bytes(CODES16);
+        job.failed = c->failed + i / BLOCK;
+        c->plan->kernels->encode_tile[c->plan->dtype](&job);
+        count_failed(c, i, job.n);
+        if (c->n_failed > c->n / 64)
+            return NULL;
+    }
+    return fast_end(&f);
+}
+
+/* What does not pay for dense tables may still do fast; *how says in the end how it was done. */
+static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
+{
+    if (how->dense) {
+        lanes l = geometry_lanes(&c->plan->shape, c->plan->chunk_elements, c->n);
+        uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, &l, c->codes, out, most);
+        if (end)
+            return end;
+        how->dense = false;
+        how->predictor = how->predictor == PREDICT_MEDIAN ? PREDICT_LORENZO : how->predictor;
+    }
+    return write_fast(c, how, out);
+}
+
+static uint8_t *write_varint(uint8_t *out, size_t v)
+{
+    for (; v >= 128; v >>= 7)
+        *out++ = (uint8_t)(v | 128);
+    *out++ = (uint8_t)v;
+    return out;
+}
+
+/* The gaps between failed elements, then the elements. */
+static uint8_t *write_outliers(const chunk *c, uint8_t *out)
+{
+    size_t next = 0; /* the index behind the last outlier */
+    for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
+        for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1) {
+            size_t i = b * BLOCK + (size_t)__builtin_ctzll(mask);
+            out = write_varint(out, i - next);
+            next = i + 1;
+        }
+    for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
+        for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1, out += c->element)
+            memcpy(out, c->x + (b * BLOCK + (size_t)__builtin_ctzll(mask)) * c->element, c->element);
+    return out;
+}
+
+static size_t write_raw(const chunk *c, uint8_t *out)
+{
+    memset(out, 0, CHUNK_HEADER_BYTES);
+    memcpy(out + CHUNK_HEADER_BYTES, c->x, c->n * c->element);
+    return chunk_bound(c->n, c->element);
+}
+
+/* Header and outliers around codes that end at `out`; returns the length, or 0 if a raw chunk is no longer. */
+static size_t finish(const chunk *c, const choice *how, uint8_t *out)
+{
+    uint8_t *payload = c->ws->out.data, *outliers = out;
+    size_t raw = chunk_bound(c->n, c->element);
+    if (!out || (size_t)(out - payload) + c->n_failed * (c->element + 1) >= raw)
+        return 0;
+    out = write_outliers(c, out);
+    payload[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
+    payload[1] = (uint8_t)c->width;
+    payload[2] = (uint8_t)how->predictor;
+    payload[3] = how->identity;
+    store_u32(payload + 4, (uint32_t)c->n_failed);
+    store_u32(payload + 8, (uint32_t)(out - outliers));
+    return (size_t)(out - payload) < raw ? (size_t)(out - payload) : 0;
+}
+
+/* All the codes are there: the payload, or 0 if a raw one is no longer. */
+static size_t write_coded(chunk *c, choice *how)
+{
+    uint8_t *payload = c->ws->out.data, *out = payload + CODED_HEADER_BYTES;
+    if (how->predictor == PREDICT_LINEAR) {
+        linear_shape s = {c->n, c->plan->shape.channels, c->plan->shape.columns};
+        if (linear_encode(c->width, &s, c->codes, out))
+            out += linear_n_tiles(&s) * LINEAR_BYTES;
+        else
+            how->predictor = how->dense ? PREDICT_MEDIAN : PREDICT_LORENZO;
+    }
+    size_t so_far = (size_t)(out - payload), raw = chunk_bound(c->n, c->element);
+    if (so_far >= raw)
+        return 0;
+    out = write_codes(c, how, out, raw - so_far);
+    return finish(c, how, out);
+}
+
+/* ---- the whole ---- */
+
+static uint64_t count_nonfinite(const chunk *c)
+{
+    uint64_t count = 0;
+    for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
+        for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1)
+            count += isfinite(element_value(c->plan->dtype, c->x, b * BLOCK + (size_t)__builtin_ctzll(mask))) ? 0 : 1;
+    return count;
+}
+
+/* Figures of the elements: from the moments, or slowly where NaN and Inf got in or squares left the range of floats. */
+static void take_figures(chunk *c)
+{
+    double sum = 0;
+    const moments *m = &c->moments;
+    for (int i = 0; i < SUM_LANES; i++)
+        sum += m->sum_of_squares[i];
+    bool tiny = m->n_nonzero && sum < 0x1p-80 && c->plan->dtype != COMET_DTYPE_F64;
+    if (c->plan->lossless || !isfinite(sum) || tiny || count_nonfinite(c))
+        c->figures = elements_summary(c->plan->dtype, c->x, c->n);
+    else
+        c->figures = (summary){.sum_of_squares = sum, .min = m->min, .max = m->max, .n_nonzero = m->n_nonzero};
+}
+
+static void add_figures(const chunk *c, unsigned mode, chunk_stats *stats)
+{
+    const summary *f = &c->figures;
+    stats->min = f->min < stats->min ? f->min : stats->min;
+    stats->max = f->max > stats->max ? f->max : stats->max;
+    stats->n_nonzero += f->n_nonzero;
+    stats->n_nonfinite += f->n_nonfinite;
+    stats->n_outliers += mode == CHUNK_RAW ? 0 : c->n_failed;
+    stats->n_chunks[mode]++;
+}
+
+/* Level fast in one pass. 0 if it is not to be had that way. */
+static size_t encode_in_one_pass(chunk *c, chunk_stats *stats)
+{
+    double t0 = comet_now();
+    quantise_sample(c, CODES16);
+    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n);
+    double t1 = comet_now();
+    stats->seconds_predict += t1 - t0;
+    if (how.predictor == PREDICT_LINEAR)
+        return 0;
+    uint8_t *out = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
+    stats->seconds_code += comet_now() - t1;
+    return finish(c, &how, out);
+}
+
+static size_t encode_in_stages(chunk *c, chunk_stats *stats)
+{
+    double t0 = comet_now();
+    make_codes(c);
+    double t1 = comet_now();
+    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n);
+    double t2 = comet_now();
+    size_t bytes = write_coded(c, &how);
+    stats->seconds_quantise += t1 - t0;
+    stats->seconds_predict += t2 - t1;
+    stats->seconds_code += comet_now() - t2;
+    return bytes;
+}
+
+size_t chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
+                    double *sum_of_squares)
+{
+    chunk c = {.plan = plan, .ws = ws, .x = x, .n = n, .element = comet_dtype_bytes(plan->dtype), .failed = ws->failed.data};
+    c.quantiser = plan->quantiser;
+    c.quantiser.key = quantiser_key(plan->seed, index);
+    size_t bytes = 0;
+    if (plan->level == COMET_LEVEL_FAST && !plan->lossless)
+        bytes = encode_in_one_pass(&c, stats);
+    if (bytes == 0)
+        bytes = encode_in_stages(&c, stats);
+    if (bytes == 0)
+        bytes = write_raw(&c, ws->out.data);
+    take_figures(&c);
+    add_figures(&c, *(const uint8_t *)ws->out.data, stats);
+    *sum_of_squares = c.figures.sum_of_squares;
+    return bytes;
+}

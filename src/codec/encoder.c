@@ -1,0 +1,349 @@
+/*
+ * Compression of whole tensors.
+ *
+ * Each worker takes the next chunk, encodes it into its own workspace, waits its turn to claim a place behind the chunk before
+ * it, and copies it there. Chunks are taken in order by workers that are running, so the wait is short and always ends, and the
+ * bytes do not depend on the number of workers.
+ */
+#include "codec/encoder.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/checksum.h"
+#include "base/status.h"
+
+void comet_params_init(comet_params *params)
+{
+    *params = (comet_params){.size = sizeof *params};
+}
+
+void comet_stats_init(comet_stats *stats)
+{
+    *stats = (comet_stats){.size = sizeof *stats};
+}
+
+comet_status encoder_check_params(const comet_params *p)
+{
+    if (!p)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the parameters are null");
+    if (p->size != sizeof *p)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the parameters were not filled by comet_params_init (size %zu)", p->size);
+    if ((unsigned)p->bound_mode > COMET_BOUND_RATIO || (unsigned)p->level > COMET_LEVEL_AUTO)
+        return comet_fail(COMET_ERROR_ARGUMENT, "unknown bound mode %d or level %d", (int)p->bound_mode, (int)p->level);
+    if (p->bound_mode != COMET_BOUND_LOSSLESS && (!isfinite(p->bound) || p->bound < 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the bound must be finite and not negative, got %g", p->bound);
+    if (p->bound_mode == COMET_BOUND_RATIO && p->bound < 1)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the target ratio must be at least 1, got %g", p->bound);
+    if (!isfinite(p->min_ratio) || p->min_ratio < 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "min_ratio must be finite and not negative, got %g", p->min_ratio);
+    if (p->dither && p->keep_support)
+        return comet_fail(COMET_ERROR_ARGUMENT, "dither and keep_support exclude each other: dither moves zeros");
+    if (p->dither && (p->bound_mode == COMET_BOUND_LOSSLESS || p->bound == 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "dither needs a bound above 0");
+    if (p->chunk_elements && (p->chunk_elements < MIN_CHUNK_ELEMENTS || p->chunk_elements > MAX_CHUNK_ELEMENTS))
+        return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements, got %llu", (unsigned long long)MIN_CHUNK_ELEMENTS,
+                          (unsigned long long)MAX_CHUNK_ELEMENTS, (unsigned long long)p->chunk_elements);
+    return COMET_OK;
+}
+
+comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
+                          chunk_plan *plan)
+{
+    if (!encoder)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the encoder is null");
+    comet_status status = encoder_check_params(params);
+    *plan = (chunk_plan){.kernels = encoder->context.kernels};
+    if (status == COMET_OK)
+        status = geometry_make(tensor, &plan->shape);
+    if (status != COMET_OK)
+        return status;
+    plan->dtype = tensor->dtype;
+    plan->level = params->level;
+    plan->seed = params->dither ? params->dither_seed : 0;
+    plan->min_ratio = params->min_ratio;
+    if (params->bound_mode == COMET_BOUND_RATIO && params->min_ratio == 0)
+        plan->min_ratio = params->bound;
+    plan->chunk_elements = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level);
+    if (!src && plan->shape.n_elements)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the source is null");
+    if ((uintptr_t)src % comet_dtype_bytes(tensor->dtype))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the source is not aligned to its element size, %zu bytes",
+                          comet_dtype_bytes(tensor->dtype));
+    return COMET_OK;
+}
+
+void encoder_set_bound(chunk_plan *plan, const comet_params *params, double eb)
+{
+    enum quantiser_mode mode = params->dither ? QUANTISE_DITHER : params->keep_support ? QUANTISE_SUPPORT : QUANTISE_PLAIN;
+    plan->lossless = !quantiser_make(plan->dtype, eb, mode, &plan->quantiser);
+}
+
+/* ---- the run ---- */
+
+typedef struct run {
+    comet_encoder *encoder;
+    const chunk_plan *plan;
+    const uint8_t *src;
+    uint8_t *dst;
+    frame_header header;
+    size_t capacity;
+    double *sums;
+    atomic_uint_fast64_t next;   /* chunk to take */
+    atomic_uint_fast64_t turn;   /* chunk that may claim its place */
+    atomic_uint_fast64_t end;    /* bytes claimed; only who has the turn changes it */
+    atomic_bool full;
+    atomic_size_t worker;
+    chunk_stats *stats; /* one a worker */
+} run;
+
+/* Waits for chunk k's turn and claims `bytes` bytes; returns where they begin. */
+static uint64_t claim(run *r, uint64_t k, size_t bytes)
+{
+    for (unsigned spins = 0; atomic_load_explicit(&r->turn, memory_order_acquire) != k; spins++)
+        if (spins > 64)
+            comet_pool_relax();
+    uint64_t begin = atomic_load_explicit(&r->end, memory_order_relaxed);
+    atomic_store_explicit(&r->end, begin + bytes, memory_order_relaxed);
+    if (begin + bytes > r->capacity)
+        atomic_store_explicit(&r->full, true, memory_order_relaxed);
+    atomic_store_explicit(&r->turn, k + 1, memory_order_release);
+    return begin;
+}
+
+static void place(run *r, uint64_t k, const uint8_t *payload, size_t bytes)
+{
+    uint64_t begin = claim(r, k, bytes);
+    if (begin + bytes > r->capacity)
+        return;
+    memcpy(r->dst + begin, payload, bytes);
+    uint8_t *entry = frame_index_entry(&r->header, r->dst, k);
+    store_u32(entry, (uint32_t)bytes);
+    store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(payload, bytes) : 0);
+}
+
+static void work(void *arg, size_t index)
+{
+    run *r = arg;
+    (void)index;
+    size_t worker = atomic_fetch_add(&r->worker, 1);
+    workspace *ws = &r->encoder->context.workers[worker];
+    size_t chunk_bytes = (size_t)r->header.chunk_elements * comet_dtype_bytes(r->plan->dtype);
+    for (;;) {
+        uint64_t k = atomic_fetch_add(&r->next, 1);
+        if (k >= r->header.n_chunks)
+            return;
+        size_t n = frame_chunk_length(&r->header, k), bytes = 0;
+        if (!atomic_load_explicit(&r->full, memory_order_relaxed))
+            bytes = chunk_encode(r->plan, ws, k, r->src + k * chunk_bytes, n, &r->stats[worker], &r->sums[k]);
+        place(r, k, ws->out.data, bytes);
+    }
+}
+
+static comet_status reserve(comet_encoder *encoder, const chunk_plan *plan, uint64_t n_chunks)
+{
+    context *c = &encoder->context;
+    size_t stats = c->n_workers * sizeof(chunk_stats);
+    comet_status status = comet_buffer_reserve(&c->allocator, &encoder->sums, (size_t)n_chunks * sizeof(double) + stats);
+    for (size_t i = 0; status == COMET_OK && n_chunks && i < c->n_workers; i++)
+        status = workspace_reserve_encoder(&c->workers[i], &c->allocator, plan);
+    return status;
+}
+
+static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
+{
+    chunk_stats all;
+    chunk_stats_init(&all);
+    for (size_t i = 0; i < n_workers; i++) {
+        const chunk_stats *s = &r->stats[i];
+        all.min = s->min < all.min ? s->min : all.min;
+        all.max = s->max > all.max ? s->max : all.max;
+        all.n_nonzero += s->n_nonzero;
+        all.n_nonfinite += s->n_nonfinite;
+        all.n_outliers += s->n_outliers;
+        for (int mode = 0; mode < 3; mode++)
+            all.n_chunks[mode] += s->n_chunks[mode];
+        all.seconds_quantise += s->seconds_quantise;
+        all.seconds_predict += s->seconds_predict;
+        all.seconds_code += s->seconds_code;
+    }
+    double sum = 0;
+    for (uint64_t k = 0; k < r->header.n_chunks; k++)
+        sum += r->sums[k];
+    bool any = all.min <= all.max;
+    uint64_t bytes_in = r->header.shape.n_elements * comet_dtype_bytes(r->plan->dtype);
+    *out = (comet_stats){.size = sizeof *out,
+                         .eb = r->header.eb,
+                         .bytes_in = bytes_in,
+                         .bytes_out = r->header.frame_bytes,
+                         .ratio = (double)bytes_in / (double)r->header.frame_bytes,
+                         .n_elements = r->header.shape.n_elements,
+                         .n_nonzero = all.n_nonzero,
+                         .n_nonfinite = all.n_nonfinite,
+                         .sum_of_squares = sum,
+                         .min = any ? all.min + 0.0 : 0, /* -0 becomes 0 */
+                         .max = any ? all.max + 0.0 : 0,
+                         .n_outliers = all.n_outliers,
+                         .n_chunks = r->header.n_chunks,
+                         .n_chunks_raw = all.n_chunks[CHUNK_RAW],
+                         .n_chunks_fast = all.n_chunks[CHUNK_FAST],
+                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE],
+                         .seconds_quantise = all.seconds_quantise,
+                         .seconds_predict = all.seconds_predict,
+                         .seconds_code = all.seconds_code};
+}
+
+static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb)
+{
+    frame_header h = {.tensor = *tensor, .shape = plan->shape, .level = params->level, .eb = plan->lossless ? 0 : eb};
+    h.flags = (uint8_t)((plan->lossless ? FLAG_LOSSLESS : 0) | (params->keep_support ? FLAG_SUPPORT : 0) |
+                        (params->dither && !plan->lossless ? FLAG_DITHER : 0) | (params->content_checksum ? FLAG_CHECKSUM : 0));
+    h.seed = h.flags & FLAG_DITHER ? params->dither_seed : 0;
+    h.chunk_elements = plan->chunk_elements;
+    h.n_chunks = ceil_div_u64(plan->shape.n_elements, plan->chunk_elements);
+    return h;
+}
+
+/* One frame at an absolute bound. */
+static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
+                                 const comet_params *params, const void *src, double eb, uint8_t *dst, size_t capacity,
+                                 size_t *frame_bytes, comet_stats *stats)
+{
+    encoder_set_bound(plan, params, eb);
+    run r = {.encoder = encoder, .plan = plan, .src = src, .dst = dst, .capacity = capacity};
+    r.header = header_of(plan, tensor, params, eb);
+    uint64_t prefix = frame_prefix_bytes(tensor->n_dims, r.header.n_chunks);
+    if (prefix > capacity)
+        return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; header and index alone need %llu", capacity,
+                          (unsigned long long)prefix);
+    comet_status status = reserve(encoder, plan, r.header.n_chunks);
+    if (status != COMET_OK)
+        return status;
+    size_t n_workers = (size_t)min_u64(encoder->context.n_workers, r.header.n_chunks);
+    r.stats = (chunk_stats *)encoder->sums.data;
+    r.sums = (double *)(r.stats + encoder->context.n_workers);
+    for (size_t i = 0; i < n_workers; i++)
+        chunk_stats_init(&r.stats[i]);
+    atomic_store(&r.end, prefix);
+    if (n_workers)
+        comet_pool_run(encoder->context.pool, n_workers, work, &r);
+    r.header.frame_bytes = atomic_load(&r.end);
+    if (atomic_load(&r.full))
+        return comet_fail(COMET_ERROR_CAPACITY, "the frame does not fit the destination's %zu bytes", capacity);
+    frame_write_header(&r.header, dst);
+    fill_stats(&r, n_workers, stats);
+    *frame_bytes = (size_t)r.header.frame_bytes;
+    return COMET_OK;
+}
+
+/* The search works on samples; the frame has the last word. Widens the bound while the target is missed. */
+static comet_status encode_to_ratio(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
+                                    const comet_params *params, const void *src, double eb, uint8_t *dst, size_t capacity,
+                                    size_t *frame_bytes, comet_stats *stats)
+{
+    enum { TRIES = 12 };
+    double factor = 1.01;
+    for (int i = 0; i < TRIES; i++) {
+        comet_status status = encode_frame(encoder, plan, tensor, params, src, eb, dst, capacity, frame_bytes, stats);
+        if (status != COMET_OK && status != COMET_ERROR_CAPACITY)
+            return status;
+        if (status == COMET_OK && (stats->ratio >= params->bound || stats->n_elements == 0))
+            return COMET_OK;
+        eb = fmin(eb * factor, 0x1p1020);
+        factor *= factor;
+    }
+    return comet_fail(COMET_ERROR_UNREACHABLE, "no bound makes this tensor %g times smaller in a destination of %zu bytes",
+                      params->bound, capacity);
+}
+
+comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
+                               void *dst, size_t capacity, size_t *frame_bytes, comet_stats *stats)
+{
+    double started = comet_now(), eb = 0;
+    chunk_plan plan;
+    comet_status status = encoder_plan(encoder, tensor, params, src, &plan);
+    if (status == COMET_OK && (!dst || !frame_bytes))
+        status = comet_fail(COMET_ERROR_ARGUMENT, "comet_encoder_run: null pointer");
+    if (status == COMET_OK && stats && stats->size != sizeof *stats)
+        status = comet_fail(COMET_ERROR_ARGUMENT, "the statistics were not set up by comet_stats_init (size %zu)", stats->size);
+    if (status == COMET_OK)
+        status = encoder_resolve_bound(encoder, &plan, params, src, &eb);
+    if (status != COMET_OK)
+        return status;
+    double resolved = comet_now();
+    comet_stats figures;
+    size_t bytes = 0;
+    if (params->bound_mode == COMET_BOUND_RATIO)
+        status = encode_to_ratio(encoder, &plan, tensor, params, src, eb, dst, capacity, &bytes, &figures);
+    else
+        status = encode_frame(encoder, &plan, tensor, params, src, eb, dst, capacity, &bytes, &figures);
+    if (status != COMET_OK)
+        return status;
+    *frame_bytes = bytes;
+    if (stats) {
+        *stats = figures;
+        stats->seconds_bound = resolved - started;
+        stats->seconds_total = comet_now() - started;
+    }
+    return COMET_OK;
+}
+
+comet_status comet_encoder_create(comet_encoder **out, const comet_hooks *hooks, size_t n_threads)
+{
+    if (!out)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_encoder_create: null pointer");
+    comet_allocator allocator = comet_allocator_of(hooks);
+    comet_encoder *encoder = comet_allocate(&allocator, sizeof *encoder);
+    if (!encoder)
+        return COMET_ERROR_MEMORY;
+    memset(encoder, 0, sizeof *encoder);
+    comet_status status = context_open(&encoder->context, hooks, n_threads, "encoder");
+    if (status != COMET_OK)
+        comet_release(&allocator, encoder, sizeof *encoder);
+    else
+        *out = encoder;
+    return status;
+}
+
+void comet_encoder_destroy(comet_encoder *encoder)
+{
+    if (!encoder)
+        return;
+    comet_allocator allocator = encoder->context.allocator;
+    comet_buffer_free(&allocator, &encoder->sums);
+    context_close(&encoder->context);
+    comet_release(&allocator, encoder, sizeof *encoder);
+}
+
+comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params *params, size_t *bytes)
+{
+    geometry g;
+    comet_status status = encoder_check_params(params);
+    if (status == COMET_OK)
+        status = geometry_make(tensor, &g);
+    if (status == COMET_OK && !bytes)
+        status = comet_fail(COMET_ERROR_ARGUMENT, "comet_compress_bound: null pointer");
+    if (status != COMET_OK)
+        return status;
+    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level);
+    uint64_t n_chunks = ceil_div_u64(g.n_elements, chunk);
+    uint64_t overhead = frame_prefix_bytes(tensor->n_dims, n_chunks) + n_chunks * CHUNK_HEADER_BYTES;
+    uint64_t data = g.n_elements * comet_dtype_bytes(tensor->dtype);
+    if (data > (uint64_t)PTRDIFF_MAX - overhead)
+        return comet_fail(COMET_ERROR_OVERFLOW, "the worst case does not fit this machine's address space");
+    *bytes = (size_t)(data + overhead);
+    return COMET_OK;
+}
+
+comet_status comet_compress(const comet_tensor *tensor, const comet_params *params, const void *src, void *dst,
+                            size_t dst_capacity, size_t *frame_bytes)
+{
+    comet_encoder *encoder;
+    comet_status status = comet_encoder_create(&encoder, NULL, 1);
+    if (status != COMET_OK)
+        return status;
+    status = comet_encoder_run(encoder, tensor, params, src, dst, dst_capacity, frame_bytes, NULL);
+    comet_encoder_destroy(encoder);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* Inside the encoder: what a run is, shared by compressing and estimating. */
+#ifndef COMET_CODEC_ENCODER_H
+#define COMET_CODEC_ENCODER_H
+
+#include "codec/context.h"
+
+struct comet_encoder {
+    context context;
+    comet_buffer sums; /* statistics of each worker, then the sum of squares of each chunk */
+};
+
+/* Checks parameters and tensor together; fills everything of *plan but the quantiser and the chunk size. */
+comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
+                          chunk_plan *plan);
+
+/* Sets the quantiser for an absolute bound; a bound too small for the type means lossless. */
+void encoder_set_bound(chunk_plan *plan, const comet_params *params, double eb);
+
+/* Mode and value of the bound, and whether they go with the options. */
+comet_status encoder_check_params(const comet_params *params);
+
+/* The absolute bound that the parameters mean for this tensor; for RATIO by search on samples. */
+comet_status encoder_resolve_bound(comet_encoder *encoder, const chunk_plan *plan, const comet_params *params, const void *src,
+                                   double *eb);
+
+/* The length of the frame at bound eb, predicted by encoding a sample of chunks. */
+comet_status encoder_predict(comet_encoder *encoder, const chunk_plan *plan, const comet_params *params, const void *src,
+                             double eb, double *frame_bytes);
+
+#endif

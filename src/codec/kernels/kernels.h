@@ -1,0 +1,190 @@
+/*
+ * The codec's inner loops behind one table a kernel family.
+ *
+ * Every family gives the same results bit for bit; the reference is plain C. Families share the generic bodies in this folder
+ * and replace the loops that matter by hand-written ones. The stages, in the order of compression:
+ *
+ *   quantise   elements -> integer codes, a bit for each element that the codes cannot hold within the bound
+ *   predict    codes -> non-negative residuals (zigzag), in memory order
+ *   pack       residuals -> bit planes in blocks of 64 (level fast)
+ *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
+ *   entropy    symbols -> 64 interleaved rANS states
+ *
+ * Decompression runs unpack/unpredict or decode_row, then dequantise.
+ */
+#ifndef COMET_CODEC_KERNELS_H
+#define COMET_CODEC_KERNELS_H
+
+#include <stdbool.h>
+
+#include "codec/bits.h"
+#include "comet/codec.h"
+
+#define N_DTYPES 4
+#define BLOCK 64         /* elements a block: one 64-bit mask */
+#define QUANT_TILE 4096  /* elements a quantise call at most; fixes the order of summation */
+#define SUM_LANES 16     /* partial sums of squares, likewise */
+#define CODE16_LIMIT 8191         /* |code| in 16 bits: sums of four still fit */
+#define CODE32_LIMIT (1 << 28)    /* |code| in 32 bits, likewise */
+
+/* Code widths, as an index into the tables: 2, 4 and 8 bytes. */
+enum code_width { CODES16, CODES32, CODES64, N_CODE_WIDTHS };
+static inline size_t code_bytes(enum code_width width)
+{
+    return (size_t)2 << width;
+}
+
+enum predictor {
+    PREDICT_NONE = 0,
+    PREDICT_LEFT = 1,    /* the same channel's left neighbour */
+    PREDICT_UP = 2,      /* the neighbour above (fast only) */
+    PREDICT_LORENZO = 3, /* left + up - up-left */
+    PREDICT_MEDIAN = 4,  /* median of left, up and left + up - up-left (dense only) */
+    PREDICT_LINEAR = 5,  /* a plane fitted to 16 x 16 tiles, subtracted beforehand; then as NONE */
+    N_PREDICTORS
+};
+
+enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_DITHER };
+
+/* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
+typedef struct quantiser {
+    enum quantiser_mode mode;
+    float eb, step, inverse;
+    double eb64, step64, inverse64;
+    uint32_t key; /* of the dither, different for every chunk */
+} quantiser;
+
+/* Moments of the elements seen, accumulated in a fixed order. */
+typedef struct moments {
+    double sum_of_squares[SUM_LANES];
+    double min, max;
+    uint64_t n_nonzero;
+} moments;
+
+/* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of
+ * failed[i / 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with
+ * non-finite elements are of no use. `codes` has room for n rounded up to BLOCK; the rest is filled with 0. */
+typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
+                         moments *m);
+
+/* The inverse; a BLOCK of codes behind n rounded up to BLOCK is readable. stream: write around the caches where that pays; a fence by the caller makes such writes visible to others. */
+typedef void dequantise_fn(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream);
+
+/* Distances to neighbours in a chunk that lies in memory order. */
+typedef struct strides {
+    size_t left, up;
+} strides;
+
+/* residuals[k] = map(codes[k] - prediction) for k in [0, n). codes[-(left + up + BLOCK)] onwards must be readable (0 before the chunk).
+ * identity: codes are known to be non-negative and the predictor is NONE, so the map is the identity; else zigzag. */
+typedef void predict_fn(enum predictor predictor, bool identity, const void *codes, size_t n, strides s, void *residuals);
+/* In place: residuals (already mapped back) at codes[0, n) become codes, given the codes before them. n is a multiple of BLOCK;
+ * one more BLOCK behind may be read and spoiled. */
+typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
+
+/* n_blocks blocks of residuals. One 4-bit kind per block goes to kinds (low half first, appended at block first_block). */
+typedef void pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out);
+/* Bits that pack would use, kinds included. */
+typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
+/* The inverse, with the map undone. False if words or bits run out. Both have READ_SLACK readable bytes behind them. */
+typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in, void *codes);
+
+/* Where a tile goes that is quantised, predicted and packed in one go. */
+typedef struct tile_job {
+    const quantiser *quantiser;
+    const void *x;
+    size_t n;       /* elements, at most QUANT_TILE */
+    uint32_t first; /* the first one's index in the chunk, a multiple of BLOCK */
+    void *codes;    /* as for quantise and predict */
+    uint64_t *failed;
+    moments *moments;
+    enum predictor predictor;
+    bool identity;
+    strides strides;
+    void *residuals; /* room for a tile */
+    uint8_t *kinds;
+    plane_writer *out;
+} tile_job;
+
+/* quantise, predict and pack, 16-bit codes, the same as one after the other. */
+typedef void encode_tile_fn(const tile_job *job);
+
+/* ---- dense ---- */
+
+#define LANES 64          /* interleaved entropy coder states */
+#define N_CONTEXTS 24     /* 6 levels of local gradient x 4 levels of predicted magnitude */
+#define DIRECT_BITS 5     /* residuals of so many bits are a symbol each; longer ones share one a length, with extra bits */
+#define N_DIRECT (1 << DIRECT_BITS)
+#define N_SYMBOLS (N_DIRECT + 32 - DIRECT_BITS)
+#define PROB_BITS 9
+#define PROB_SCALE (1u << PROB_BITS)
+#define STATE_MIN (1u << 16)
+
+/* Where cells (codes rearranged so that a lane is a channel or a band of lines) come from. See docs/format.md. */
+typedef struct lanes {
+    size_t n;       /* elements in the chunk */
+    size_t channels; /* interleaved in memory */
+    size_t columns; /* positions in a line */
+    size_t bands;   /* the chunk's lines are cut into this many bands of `rows` lines */
+    size_t rows;
+    size_t width;   /* lanes a position: bands x channels rounded up to LANES */
+    size_t period;  /* rows after which the row above counts as zero */
+} lanes;
+
+/* cells[column * width + lane] = codes of row `row`; 0 where there is no element. A BLOCK of codes behind n is readable. */
+typedef void gather_row_fn(const lanes *g, const void *codes, size_t row, void *cells);
+typedef void scatter_row_fn(const lanes *g, const void *cells, size_t row, void *codes);
+
+/* Symbols (context * N_SYMBOLS + symbol) of one row of cells, given the row above; both have one position of padding on either
+ * side, already filled. */
+typedef void model_row_fn(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
+                          uint16_t *symbols, bit_writer *extra);
+
+typedef struct entropy_reader {
+    uint32_t state[LANES];
+    const uint8_t *words, *end; /* 16-bit words; `end` and the 128 bytes behind it are readable */
+    const uint32_t *table;      /* N_CONTEXTS x PROB_SCALE: symbol << 23 | offset << 12 | frequency */
+    bit_reader extra;
+} entropy_reader;
+
+/* The inverse of model_row and of the entropy coder: fills `row`. False if the words run out. */
+typedef bool decode_row_fn(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
+                           entropy_reader *in);
+
+/* Codes n symbols (a multiple of LANES) backwards into the words that end at `end`; returns the first. `start_frequency` has
+ * start << 16 | frequency for each symbol. Needs room for n words and 64 bytes before them. */
+typedef uint8_t *entropy_encode_fn(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
+                                   uint32_t state[LANES]);
+
+typedef struct codec_kernels {
+    comet_isa isa;
+    quantise_fn *quantise[2][N_DTYPES]; /* by code width and dtype */
+    dequantise_fn *dequantise[2][N_DTYPES];
+    predict_fn *predict[N_CODE_WIDTHS];
+    unpredict_fn *unpredict[N_CODE_WIDTHS];
+    pack_fn *pack[N_CODE_WIDTHS];
+    pack_cost_fn *pack_cost[N_CODE_WIDTHS];
+    unpack_fn *unpack[N_CODE_WIDTHS];
+    encode_tile_fn *encode_tile[N_DTYPES];
+    gather_row_fn *gather_row[2];
+    scatter_row_fn *scatter_row[2];
+    model_row_fn *model_row[2];
+    decode_row_fn *decode_row[2];
+    entropy_encode_fn *entropy_encode;
+} codec_kernels;
+
+extern const codec_kernels codec_kernels_reference;
+#ifdef COMET_HAVE_AVX2
+extern const codec_kernels codec_kernels_avx2;
+#endif
+#ifdef COMET_HAVE_AVX512
+extern const codec_kernels codec_kernels_avx512;
+#endif
+#ifdef COMET_HAVE_NEON
+extern const codec_kernels codec_kernels_neon;
+#endif
+
+/* The family for new contexts: comet_isa_active's, or the best below it that this build holds. */
+const codec_kernels *codec_kernels_pick(void);
+
+#endif

@@ -1,0 +1,885 @@
+/*
+ * AVX-512 kernels (F, BW, DQ, VL, VBMI, VBMI2) for 16-bit codes; everything else is the generic bodies compiled for these
+ * instructions.
+ *
+ * A block of 64 residuals is one register of bytes, its masks are 64-bit integers, and bit planes are moved between the two by
+ * the compare-into-mask, pext and pdep instructions. The dense coder runs 64 lanes as 2 registers of cells and 4 of states.
+ */
+#include <immintrin.h>
+
+#include "codec/kernels/generic.h"
+
+/* Parts of hot loops: inlined whatever their size, so that their state stays in registers. */
+#define HOT static inline __attribute__((always_inline))
+
+/* ---- quantise and dequantise, f32 ---- */
+
+typedef struct f32_sums {
+    __m512 squares, low, high, worst; /* worst: the largest |error| */
+    __m512i nonzero;
+} f32_sums;
+
+static inline f32_sums f32_sums_make(const moments *m)
+{
+    return (f32_sums){_mm512_setzero_ps(), _mm512_set1_ps((float)m->min), _mm512_set1_ps((float)m->max), _mm512_setzero_ps(),
+                      _mm512_setzero_si512()};
+}
+
+/* 64 elements that are taken to be in range and within the bound; `s` tells afterwards whether they were. */
+HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, f32_sums *s)
+{
+    enum { LARGEST_MAGNITUDE = 0x0b };
+    const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step);
+    const __m512i one = _mm512_set1_epi32(1);
+    __m512i c[4];
+    for (int i = 0; i < 4; i++) {
+        __m512 v = _mm512_loadu_ps(x + 16 * i);
+        c[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+        __m512 error = _mm512_sub_ps(v, _mm512_mul_ps(_mm512_cvtepi32_ps(c[i]), step));
+        s->worst = _mm512_range_ps(s->worst, error, LARGEST_MAGNITUDE);
+        s->squares = _mm512_fmadd_ps(v, v, s->squares);
+        s->low = _mm512_min_ps(v, s->low);
+        s->high = _mm512_max_ps(v, s->high);
+        __mmask16 nonzero = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        s->nonzero = _mm512_mask_add_epi32(s->nonzero, nonzero, s->nonzero, one);
+    }
+    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22, 20,
+                                          18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    _mm512_storeu_si512(codes, _mm512_permutex2var_epi16(c[0], even, c[1]));
+    _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
+}
+
+/* Whether all elements summed up were within the bound and the range of codes; if so, takes the sums over. NaN and Inf show in
+ * the squares. */
+static inline bool f32_sums_take(const f32_sums *s, const quantiser *q, moments *m)
+{
+    float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
+    bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
+    bool finite = isfinite(_mm512_reduce_add_ps(s->squares));
+    if (!in_range || !finite || !(_mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb))
+        return false;
+    float squares[SUM_LANES];
+    _mm512_storeu_ps(squares, s->squares);
+    for (int i = 0; i < SUM_LANES; i++)
+        m->sum_of_squares[i] += (double)squares[i];
+    m->n_nonzero += (uint64_t)_mm512_reduce_add_epi32(s->nonzero);
+    m->min = (double)low;
+    m->max = (double)high;
+    return true;
+}
+
+/* Runs without the checks of single elements, and again with them, in the generic body, if the tile turns out to need them. */
+static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
+                                   moments *m)
+{
+    f32_sums s = f32_sums_make(m);
+    bool plain = q->mode == QUANTISE_PLAIN;
+    size_t whole = n / BLOCK * BLOCK;
+    for (size_t i = 0; plain && i < whole; i += BLOCK)
+        quantise_block_f32(q, (const float *)x + i, (int16_t *)codes + i, &s);
+    if (!plain || !f32_sums_take(&s, q, m)) {
+        quantise_f32_16_generic(q, x, n, first, codes, failed, m);
+        return;
+    }
+    memset(failed, 0, whole / BLOCK * sizeof *failed);
+    if (whole < n)
+        quantise_f32_16_generic(q, (const float *)x + whole, n - whole, first + (uint32_t)whole, (int16_t *)codes + whole,
+                                failed + whole / BLOCK, m);
+}
+
+HOT __m512 value_f32(const int16_t *codes, __m512 step)
+{
+    __m512i c = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)codes));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(c), step);
+}
+
+static void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
+{
+    const int16_t *c = codes;
+    float *out = x;
+    if (q->mode != QUANTISE_PLAIN) {
+        dequantise_f32_16_generic(q, codes, n, first, x, stream);
+        return;
+    }
+    const __m512 step = _mm512_set1_ps(q->step);
+    size_t head = (64 - (uintptr_t)out % 64) % 64 / sizeof *out, i = head < n ? head : n;
+    _mm512_mask_storeu_ps(out, (__mmask16)((1u << i) - 1), value_f32(c, step)); /* codes go on past n, up to a block */
+    if (stream)
+        for (; i + 16 <= n; i += 16)
+            _mm512_stream_ps(out + i, value_f32(c + i, step));
+    else
+        for (; i + 16 <= n; i += 16)
+            _mm512_storeu_ps(out + i, value_f32(c + i, step));
+    if (i < n)
+        _mm512_mask_storeu_ps(out + i, (__mmask16)((1u << (n - i)) - 1), value_f32(c + i, step));
+}
+
+/* ---- residuals ---- */
+
+static inline __m512i lane_numbers(void)
+{
+    return _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5,
+                            4, 3, 2, 1, 0);
+}
+
+HOT unsigned max_u16(__m512i z0, __m512i z1)
+{
+    __m512i m = _mm512_max_epu16(z0, z1);
+    __m256i h = _mm256_max_epu16(_mm512_castsi512_si256(m), _mm512_extracti64x4_epi64(m, 1));
+    __m128i q = _mm_max_epu16(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
+    __m128i min = _mm_minpos_epu16(_mm_xor_si128(q, _mm_set1_epi16(-1))); /* the smallest complement */
+    return ~(unsigned)_mm_cvtsi128_si32(min) & 0xffff;
+}
+
+/* 64 residuals below 256 as bytes. */
+HOT __m512i narrow(__m512i z0, __m512i z1)
+{
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    return _mm512_permutexvar_epi64(order, _mm512_packus_epi16(z0, z1));
+}
+
+static uint64_t pack_cost_16_avx512(const void *residuals, size_t n_blocks)
+{
+    const uint16_t *z = residuals;
+    uint64_t bits = 4 * n_blocks;
+    for (size_t b = 0; b < n_blocks; b++, z += BLOCK) {
+        __m512i z0 = _mm512_loadu_si512(z), z1 = _mm512_loadu_si512(z + 32);
+        unsigned nonzero = (unsigned)__builtin_popcountll(
+            (uint64_t)_mm512_test_epi16_mask(z0, z0) | (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32);
+        bits += block_shape_of(max_u16(z0, z1), nonzero).bits;
+    }
+    return bits;
+}
+
+/* Planes that are written or read whether there are so many or not, with no bits if not: cheaper than mispredicted branches. */
+#define EAGER_PLANES 2
+
+HOT uint64_t plane_of(__m512i bytes, unsigned p)
+{
+    return _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((char)(1u << p)));
+}
+
+/* A block of residuals below 256. Words: the map, or the planes; bits: the planes under the map, or nothing. */
+HOT void pack_bytes(__m512i bytes, uint64_t map, block_shape shape, plane_writer *w)
+{
+    const unsigned width = shape.width, count = (unsigned)__builtin_popcountll(map);
+    uint64_t plane[EAGER_PLANES];
+    bytes = _mm512_sub_epi8(bytes, _mm512_set1_epi8(shape.bitmap));
+    for (unsigned p = 0; p < EAGER_PLANES; p++) {
+        plane[p] = plane_of(bytes, p);
+        unsigned bits = shape.bitmap && p < width ? count : 0;
+        bit_write(&w->bits, _pext_u64(plane[p], bits ? map : 0), bits);
+        store_u64(w->words + 8 * p, p == 0 && shape.bitmap ? map : plane[p]); /* those too many are overwritten later */
+    }
+    unsigned words = shape.bitmap ? 1 : width;
+    for (unsigned p = EAGER_PLANES; p < width; p++) {
+        if (shape.bitmap)
+            bit_write(&w->bits, _pext_u64(plane_of(bytes, p), map), count);
+        else
+            store_u64(w->words + 8 * p, plane_of(bytes, p));
+    }
+    w->words += 8 * words;
+}
+
+/* Residuals of 256 and more: by the generic body, on a copy of the writer, so that *w can stay in registers. */
+static __attribute__((noinline)) plane_writer pack_large(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, plane_writer w)
+{
+    uint16_t z[BLOCK];
+    _mm512_storeu_si512(z, z0);
+    _mm512_storeu_si512(z + 32, z1);
+    pack_16_generic(z, 1, block, kinds, &w);
+    return w;
+}
+
+HOT void pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, plane_writer *w)
+{
+    unsigned max = max_u16(z0, z1);
+    if (max > 255) {
+        *w = pack_large(z0, z1, block, kinds, *w);
+        return;
+    }
+    __m512i bytes = narrow(z0, z1);
+    uint64_t map = _mm512_test_epi8_mask(bytes, bytes);
+    block_shape shape = block_shape_of(max, (unsigned)__builtin_popcountll(map));
+    set_kind(kinds, block, block_kind(shape, &w->bits));
+    pack_bytes(bytes, map, shape, w);
+}
+
+static void pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out)
+{
+    const uint16_t *z = residuals;
+    plane_writer w = *out;
+    for (size_t b = 0; b < n_blocks; b++, z += BLOCK)
+        pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, &w);
+    *out = w;
+}
+
+HOT __m512i add_plane(__m512i z, unsigned p, uint64_t plane)
+{
+    return _mm512_mask_add_epi8(z, plane, z, _mm512_set1_epi8((char)(1u << p)));
+}
+
+HOT __m512i unpack_bitmap(unsigned width, plane_reader *in)
+{
+    uint64_t map = word_read(in);
+    unsigned count = (unsigned)__builtin_popcountll(map);
+    __m512i z = _mm512_maskz_set1_epi8(map, 1);
+    for (unsigned p = 0; p < EAGER_PLANES; p++) {
+        bool there = p < width;
+        z = add_plane(z, p, _pdep_u64(bit_peek(&in->bits), there ? map : 0));
+        in->bits.position += there ? count : 0;
+    }
+    for (unsigned p = EAGER_PLANES; p < width; p++) {
+        z = add_plane(z, p, _pdep_u64(bit_peek(&in->bits), map));
+        in->bits.position += count;
+    }
+    if (count > BITMAP_MOST) /* damage: let it be noticed like bits that ran out */
+        in->bits.position = in->bits.limit + 1;
+    return z;
+}
+
+static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *reader,
+                             void *codes)
+{
+    uint16_t *c = codes;
+    plane_reader in = *reader;
+    for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
+        block_shape shape;
+        if (!block_shape_read(get_kind(kinds, b), &in.bits, 16, &shape))
+            return false;
+        if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
+            plane_reader copy = in; /* whose address may be given away: `in` stays in registers */
+            if (!unpack_block_16_generic(shape, identity, &copy, c))
+                return false;
+            in = copy;
+            continue;
+        }
+        __m512i z = _mm512_setzero_si512();
+        if (shape.bitmap)
+            z = unpack_bitmap(shape.width, &in);
+        else
+            for (unsigned p = 0; p < shape.width; p++)
+                z = add_plane(z, p, word_read(&in));
+        if (!identity) {
+            __mmask64 odd = _mm512_test_epi8_mask(z, _mm512_set1_epi8(1));
+            __m512i half = _mm512_and_si512(_mm512_srli_epi16(z, 1), _mm512_set1_epi8(0x7f));
+            z = _mm512_mask_sub_epi8(half, odd, _mm512_set1_epi8(-1), half);
+        }
+        __m256i low = _mm512_castsi512_si256(z), high = _mm512_extracti64x4_epi64(z, 1);
+        _mm512_storeu_si512(c, identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low));
+        _mm512_storeu_si512(c + 32, identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high));
+        if (!plane_reader_ok(&in))
+            return false;
+    }
+    *reader = in;
+    return true;
+}
+
+HOT __m512i zigzag32(__m512i r)
+{
+    return _mm512_xor_si512(_mm512_slli_epi16(r, 1), _mm512_srai_epi16(r, 15));
+}
+
+/* Mapped residuals of 32 codes. A left neighbour one element away is taken from the differences before, in *before, because a
+ * load that reaches over two cache lines costs twice. */
+HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *c, strides s, bool next_door, __m512i *before)
+{
+    const __m512i shifted = _mm512_add_epi16(lane_numbers(), _mm512_set1_epi16(31));
+    bool up = predictor == PREDICT_UP || predictor == PREDICT_LORENZO;
+    bool left = predictor == PREDICT_LEFT || predictor == PREDICT_LORENZO;
+    __m512i v = _mm512_loadu_si512(c), r;
+    if (up)
+        v = _mm512_sub_epi16(v, _mm512_loadu_si512(c - s.up));
+    if (left && next_door) {
+        r = _mm512_sub_epi16(v, _mm512_permutex2var_epi16(*before, shifted, v));
+        *before = v;
+    } else {
+        r = left ? _mm512_sub_epi16(v, _mm512_loadu_si512(c - s.left)) : v;
+        if (left && up)
+            r = _mm512_add_epi16(r, _mm512_loadu_si512(c - s.up - s.left));
+    }
+    return identity ? r : zigzag32(r);
+}
+
+/* ---- quantise, predict and pack in one loop, f32 ---- */
+
+#define LAG 4         /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
+#define FETCH_AHEAD 1024 /* elements */
+
+HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool identity, bool next_door)
+{
+    const float *x = j->x;
+    int16_t *codes = j->codes;
+    const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
+    f32_sums s = f32_sums_make(j->moments);
+    plane_writer w = *j->out;
+    __m512i before = _mm512_loadu_si512(codes - 32);
+    if (predictor == PREDICT_LORENZO)
+        before = _mm512_sub_epi16(before, _mm512_loadu_si512(codes - 32 - j->strides.up));
+    for (size_t b = 0; b < n_blocks + LAG; b++) {
+        if (b < n_blocks) {
+            for (int line = 0; line < 4; line++)
+                _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
+            quantise_block_f32(j->quantiser, x + b * BLOCK, codes + b * BLOCK, &s);
+        }
+        if (b >= LAG) {
+            const int16_t *c = codes + (b - LAG) * BLOCK;
+            __m512i z0 = residuals32(predictor, identity, c, j->strides, next_door, &before);
+            __m512i z1 = residuals32(predictor, identity, c + 32, j->strides, next_door, &before);
+            pack_block(z0, z1, first_block + b - LAG, j->kinds, &w);
+        }
+    }
+    if (!f32_sums_take(&s, j->quantiser, j->moments))
+        return false;
+    memset(j->failed, 0, n_blocks * sizeof *j->failed);
+    *j->out = w;
+    return true;
+}
+
+/* A tile that is not whole, or turns out to have elements that need a closer look, goes through the kernels one by one. */
+static void encode_tile_f32_avx512(const tile_job *j)
+{
+    bool done = false, next_door = j->strides.left == 1;
+    if (j->quantiser->mode == QUANTISE_PLAIN && j->n % BLOCK == 0)
+        switch (j->predictor) {
+        case PREDICT_LEFT:
+            done = next_door ? encode_blocks_f32(j, PREDICT_LEFT, false, true) : encode_blocks_f32(j, PREDICT_LEFT, false, false);
+            break;
+        case PREDICT_UP: done = encode_blocks_f32(j, PREDICT_UP, false, false); break;
+        case PREDICT_LORENZO:
+            done = next_door ? encode_blocks_f32(j, PREDICT_LORENZO, false, true)
+                             : encode_blocks_f32(j, PREDICT_LORENZO, false, false);
+            break;
+        default: done = encode_blocks_f32(j, PREDICT_NONE, j->identity, false); break;
+        }
+    if (!done)
+        encode_tile_by(j, quantise_f32_16_generic, predict_16_generic, pack_16_avx512);
+}
+
+DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, predict_16_generic, pack_16_avx512)
+DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, predict_16_generic, pack_16_avx512)
+DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, predict_16_generic, pack_16_avx512)
+
+/*
+ * Undoing prediction is a running sum with a stride. Loads that straddle stores just made are slow, so sums travel in registers
+ * (strides below 32) or in a row of aligned slots that is loaded exactly as it was stored.
+ */
+
+/* Running sums with stride `distance` inside a register, by doubling: step s adds what lies distance << s lanes before. */
+typedef struct lane_sums {
+    int steps;
+    __m512i shift[5];
+    __mmask32 keep[5];
+} lane_sums;
+
+static inline lane_sums lane_sums_make(unsigned distance)
+{
+    lane_sums l = {0};
+    for (unsigned d = distance; d < 32; d *= 2, l.steps++) {
+        l.shift[l.steps] = _mm512_sub_epi16(lane_numbers(), _mm512_set1_epi16((short)d));
+        l.keep[l.steps] = ~UINT32_C(0) << d;
+    }
+    return l;
+}
+
+HOT __m512i lane_sums_of(const lane_sums *l, __m512i v)
+{
+    for (int s = 0; s < l->steps; s++)
+        v = _mm512_add_epi16(v, _mm512_maskz_permutexvar_epi16(l->keep[s], l->shift[s], v));
+    return v;
+}
+
+/* Running sums with stride 1: inside 128 bits by shifts, then the totals of the quarters before. */
+HOT __m512i running_sums(__m512i v)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i last_word = _mm512_set1_epi16(0x0f0e);
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 2));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 4));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 8));
+    __m512i total = _mm512_shuffle_epi8(v, last_word);
+    __m512i one = _mm512_alignr_epi64(total, zero, 6);
+    __m512i two = _mm512_alignr_epi64(_mm512_add_epi16(total, one), zero, 4);
+    return _mm512_add_epi16(v, _mm512_add_epi16(one, two));
+}
+
+/* c[i] += c[i - 1]. */
+static inline void add_left(uint16_t *c, size_t n, uint16_t before)
+{
+    const __m512i top = _mm512_set1_epi16(31);
+    __m512i left = _mm512_set1_epi16((short)before);
+    for (size_t i = 0; i < n; i += 32) {
+        __m512i v = _mm512_add_epi16(running_sums(_mm512_loadu_si512(c + i)), left);
+        left = _mm512_permutexvar_epi16(top, v);
+        _mm512_storeu_si512(c + i, v);
+    }
+}
+
+/* c[i] += c[i - distance] for distance < 32, n a multiple of 32. `before` holds the 32 sums that precede c; of each register
+ * the last `distance` lanes, repeated, are carried into the next. */
+HOT void add_near(uint16_t *c, size_t n, unsigned distance, __m512i before)
+{
+    uint16_t repeat[32];
+    for (unsigned j = 0; j < 32; j++)
+        repeat[j] = (uint16_t)(32 - distance + j % distance);
+    const __m512i carry = _mm512_loadu_si512(repeat);
+    const lane_sums l = lane_sums_make(distance);
+    for (size_t i = 0; i < n; i += 32) {
+        before = _mm512_add_epi16(lane_sums_of(&l, _mm512_loadu_si512(c + i)), _mm512_permutexvar_epi16(carry, before));
+        _mm512_storeu_si512(c + i, before);
+    }
+}
+
+#define MAX_SLOTS 16
+
+/*
+ * c[i] += c[i - distance] for 32 <= distance <= 32 * MAX_SLOTS, in rows of `distance` elements; the sums of the row before lie in
+ * slots. With sum_left, the running sum along the elements is taken first (2-D Lorenzo with stride 1); `left` holds the one
+ * that precedes c in every lane. The last register of a row reaches into the next row, whose first register is therefore
+ * loaded beforehand and stored again later; behind the last row, what it spoils is not in use yet.
+ */
+HOT void add_slots(uint16_t *c, size_t n, size_t distance, bool sum_left, __m512i left)
+{
+    __m512i slot[MAX_SLOTS];
+    const size_t n_slots = (distance + 31) / 32;
+    const __m512i last = _mm512_set1_epi16((short)((distance - 1) % 32)), top = _mm512_set1_epi16(31);
+    for (size_t k = 0; k < n_slots; k++)
+        slot[k] = _mm512_loadu_si512(c - distance + 32 * k);
+    __m512i first = _mm512_loadu_si512(c);
+    for (size_t row = 0; row < n; row += distance) {
+        __m512i v = first;
+        if (row + distance < n)
+            first = _mm512_loadu_si512(c + row + distance);
+        for (size_t k = 0; k < n_slots && row + 32 * k < n; k++) {
+            if (k > 0)
+                v = _mm512_loadu_si512(c + row + 32 * k);
+            if (sum_left) {
+                v = _mm512_add_epi16(running_sums(v), left);
+                left = _mm512_permutexvar_epi16(k + 1 == n_slots ? last : top, v);
+            }
+            slot[k] = _mm512_add_epi16(v, slot[k]);
+            _mm512_storeu_si512(c + row + 32 * k, slot[k]);
+        }
+    }
+}
+
+static void add_far(uint16_t *c, size_t n, size_t distance)
+{
+    for (size_t i = 0; i < n; i += 32)
+        _mm512_storeu_si512(c + i, _mm512_add_epi16(_mm512_loadu_si512(c + i), _mm512_loadu_si512(c + i - distance)));
+}
+
+static void add_behind_16(uint16_t *c, size_t n, size_t distance)
+{
+    if (distance == 1)
+        add_left(c, n, c[-1]);
+    else if (distance < 32)
+        add_near(c, n, (unsigned)distance, _mm512_loadu_si512(c - 32));
+    else if (distance <= 32 * MAX_SLOTS)
+        add_slots(c, n, distance, false, _mm512_setzero_si512());
+    else
+        add_far(c, n, distance);
+}
+
+static void add_lorenzo_16(uint16_t *c, size_t n, strides s)
+{
+    uint16_t difference = (uint16_t)(c[-1] - (c - s.up)[-1]);
+    if (s.left == 1 && s.up >= 32 && s.up <= 32 * MAX_SLOTS) {
+        add_slots(c, n, s.up, true, _mm512_set1_epi16((short)difference));
+    } else if (s.left == 1) {
+        add_left(c, n, difference);
+        add_behind_16(c, n, s.up);
+    } else if (s.left < 32) { /* first the differences to the line above, then the line above */
+        add_near(c, n, (unsigned)s.left, _mm512_sub_epi16(_mm512_loadu_si512(c - 32), _mm512_loadu_si512(c - 32 - s.up)));
+        add_behind_16(c, n, s.up);
+    } else {
+        for (size_t i = 0; i < n; i += 32) {
+            __m512i left = _mm512_loadu_si512(c + i - s.left), up = _mm512_loadu_si512(c + i - s.up);
+            __m512i corner = _mm512_loadu_si512(c + i - s.up - s.left);
+            __m512i v = _mm512_add_epi16(_mm512_loadu_si512(c + i), _mm512_sub_epi16(_mm512_add_epi16(left, up), corner));
+            _mm512_storeu_si512(c + i, v);
+        }
+    }
+}
+
+static void unpredict_16_avx512(enum predictor predictor, void *codes, size_t n, strides s)
+{
+    switch (predictor) {
+    case PREDICT_LEFT: add_behind_16(codes, n, s.left); break;
+    case PREDICT_UP: add_behind_16(codes, n, s.up); break;
+    case PREDICT_LORENZO: add_lorenzo_16(codes, n, s); break;
+    default: break;
+    }
+}
+
+/* ---- dense: rows of cells ---- */
+
+/* Columns i of eight rows of eight become row i. */
+static inline void transpose8(__m128i r[8])
+{
+    __m128i a[8], b[8];
+    for (int i = 0; i < 4; i++) {
+        a[i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
+        a[i + 4] = _mm_unpackhi_epi16(r[i], r[i + 4]);
+    }
+    for (int half = 0; half < 8; half += 4)
+        for (int i = 0; i < 2; i++) {
+            b[half + i] = _mm_unpacklo_epi16(a[half + i], a[half + i + 2]);
+            b[half + i + 2] = _mm_unpackhi_epi16(a[half + i], a[half + i + 2]);
+        }
+    for (int i = 0; i < 8; i += 2) {
+        r[i] = _mm_unpacklo_epi16(b[i], b[i + 1]);
+        r[i + 1] = _mm_unpackhi_epi16(b[i], b[i + 1]);
+    }
+}
+
+/* True if the row's lines are each whole or missing altogether, as all but the chunk's last are. */
+static bool lines_whole(const lanes *g, size_t row)
+{
+    size_t line = g->columns * g->channels, last = g->n / line;
+    return g->n % line == 0 || last % g->rows != row;
+}
+
+/* The next tile's first column; the last tile of a row overlaps the one before if there is one. */
+HOT size_t next_tile(size_t x, size_t columns)
+{
+    return x + 8 < columns && x + 16 > columns ? columns - 8 : x + 8;
+}
+
+static void gather_planar(const lanes *g, const int16_t *codes, size_t row, int16_t *cells)
+{
+    size_t tile_columns = g->columns < 8 ? g->columns : 8;
+    for (size_t lane = 0; lane < LANES; lane += 8)
+        for (size_t x = 0; x < g->columns; x = next_tile(x, g->columns)) {
+            __m128i r[8];
+            for (size_t k = 0; k < 8; k++) {
+                size_t first = ((lane + k) * g->rows + row) * g->columns;
+                r[k] = first < g->n ? _mm_loadu_si128((const __m128i *)(codes + first + x)) : _mm_setzero_si128();
+            }
+            transpose8(r);
+            for (size_t k = 0; k < tile_columns; k++)
+                _mm_storeu_si128((__m128i *)(cells + (x + k) * LANES + lane), r[k]);
+        }
+}
+
+/* The first `columns` of eight codes: in two overlapping halves where there are fewer (4 to 7). */
+HOT void store_codes(int16_t *codes, __m128i v, size_t columns)
+{
+    if (columns >= 8) {
+        _mm_storeu_si128((__m128i *)codes, v);
+        return;
+    }
+    uint64_t low = (uint64_t)_mm_cvtsi128_si64(v), high = (uint64_t)_mm_extract_epi64(v, 1);
+    size_t skipped = columns - 4;
+    store_u64(codes, low);
+    store_u64(codes + skipped, skipped ? low >> (16 * skipped) | high << (64 - 16 * skipped) : low);
+}
+
+static void scatter_planar(const lanes *g, const int16_t *cells, size_t row, int16_t *codes)
+{
+    size_t tile_columns = g->columns < 8 ? g->columns : 8;
+    for (size_t lane = 0; lane < LANES; lane += 8)
+        for (size_t x = 0; x < g->columns; x = next_tile(x, g->columns)) {
+            __m128i r[8];
+            for (size_t k = 0; k < 8; k++)
+                r[k] = _mm_loadu_si128((const __m128i *)(cells + (x + (k < tile_columns ? k : 0)) * LANES + lane));
+            transpose8(r);
+            for (size_t k = 0; k < 8; k++) {
+                size_t first = ((lane + k) * g->rows + row) * g->columns;
+                if (first < g->n)
+                    store_codes(codes + first + x, r[k], tile_columns);
+            }
+        }
+}
+
+/* Rows that can be moved in registers: whole lines, of channels in eights, or of one channel and at least four columns. */
+static bool row_suits(const lanes *g, size_t row)
+{
+    if (!lines_whole(g, row))
+        return false;
+    return g->channels == 1 ? g->columns >= 4 : g->channels % 8 == 0 && g->width == g->bands * g->channels;
+}
+
+static void gather_row_16_avx512(const lanes *g, const void *codes, size_t row, void *cells)
+{
+    const int16_t *q = codes;
+    int16_t *c = cells;
+    if (!row_suits(g, row)) {
+        gather_row_16_generic(g, codes, row, cells);
+        return;
+    }
+    if (g->channels == 1) {
+        gather_planar(g, q, row, c);
+        return;
+    }
+    size_t line = g->columns * g->channels;
+    for (size_t b = 0; b < g->bands; b++) {
+        size_t first = (b * g->rows + row) * line;
+        for (size_t x = 0; x < g->columns; x++)
+            for (size_t k = 0; k < g->channels; k += 8) {
+                __m128i v = first < g->n ? _mm_loadu_si128((const __m128i *)(q + first + x * g->channels + k)) : _mm_setzero_si128();
+                _mm_storeu_si128((__m128i *)(c + x * g->width + b * g->channels + k), v);
+            }
+    }
+}
+
+static void scatter_row_16_avx512(const lanes *g, const void *cells, size_t row, void *codes)
+{
+    const int16_t *c = cells;
+    int16_t *q = codes;
+    if (!row_suits(g, row)) {
+        scatter_row_16_generic(g, cells, row, codes);
+        return;
+    }
+    if (g->channels == 1) {
+        scatter_planar(g, c, row, q);
+        return;
+    }
+    size_t line = g->columns * g->channels;
+    for (size_t b = 0; b < g->bands; b++) {
+        size_t first = (b * g->rows + row) * line;
+        for (size_t x = 0; first < g->n && x < g->columns; x++)
+            for (size_t k = 0; k < g->channels; k += 8)
+                _mm_storeu_si128((__m128i *)(q + first + x * g->channels + k),
+                                 _mm_loadu_si128((const __m128i *)(c + x * g->width + b * g->channels + k)));
+    }
+}
+
+/* ---- dense: contexts ---- */
+
+typedef struct levels {
+    __m512i gradient, magnitude; /* tables of 32 words: the level's share of the context number times a factor */
+} levels;
+
+static inline levels levels_make(unsigned factor)
+{
+    uint16_t g[32], m[32];
+    for (unsigned i = 0; i < 32; i++) {
+        g[i] = (uint16_t)(4 * gradient_level[i] * factor);
+        m[i] = (uint16_t)(magnitude_level[i < 4 ? i : 4] * factor);
+    }
+    return (levels){_mm512_loadu_si512(g), _mm512_loadu_si512(m)};
+}
+
+static inline __m512i distance16(__m512i a, __m512i b)
+{
+    return _mm512_abs_epi16(_mm512_sub_epi16(a, b));
+}
+
+/* Predictions of 32 cells; *context gets the scaled context numbers. Codes are small enough for every sum to fit. */
+HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width,
+                             const levels *table, __m512i *context)
+{
+    __m512i W = _mm512_loadu_si512(cell - width), N = _mm512_loadu_si512(above);
+    __m512i NW = _mm512_loadu_si512(above - width), NE = _mm512_loadu_si512(above + width);
+    __m512i prediction = _mm512_setzero_si512(), magnitude, gradient;
+    __m512i plane = _mm512_sub_epi16(_mm512_add_epi16(W, N), NW);
+    switch (predictor) {
+    case PREDICT_MEDIAN:
+        prediction = _mm512_min_epi16(_mm512_max_epi16(plane, _mm512_min_epi16(W, N)), _mm512_max_epi16(W, N));
+        magnitude = prediction;
+        break;
+    case PREDICT_LORENZO: magnitude = prediction = plane; break;
+    case PREDICT_LEFT: magnitude = prediction = W; break;
+    default: magnitude = _mm512_add_epi16(W, N); break;
+    }
+    if (predictor == PREDICT_LEFT)
+        gradient = _mm512_slli_epi16(distance16(W, _mm512_loadu_si512(cell - 2 * width)), 1);
+    else
+        gradient = _mm512_add_epi16(_mm512_add_epi16(distance16(W, NW), distance16(N, NW)), distance16(N, NE));
+    const __m512i most = _mm512_set1_epi16(31);
+    __m512i g = _mm512_permutexvar_epi16(_mm512_min_epu16(gradient, most), table->gradient);
+    __m512i m = _mm512_permutexvar_epi16(_mm512_min_epu16(_mm512_abs_epi16(magnitude), most), table->magnitude);
+    *context = _mm512_add_epi16(g, m);
+    return prediction;
+}
+
+/* Large residuals: replaces z[i] by its symbol and appends the extra bits. */
+static void escape(uint16_t *z, uint32_t mask, bit_writer *extra)
+{
+    for (; mask; mask &= mask - 1) {
+        unsigned i = (unsigned)__builtin_ctz(mask), length = bit_length_u64(z[i]);
+        bit_write(extra, z[i] & ((1u << (length - 1)) - 1), length - 1);
+        z[i] = (uint16_t)(N_DIRECT + length - DIRECT_BITS - 1);
+    }
+}
+
+HOT void model_cells(enum predictor predictor, const int16_t *n, const int16_t *c, size_t columns, size_t width,
+                               uint16_t *symbols, bit_writer *extra)
+{
+    const levels table = levels_make(N_SYMBOLS);
+    for (size_t i = 0; i < columns * width; i += 32) {
+        __m512i context, prediction = look32(predictor, n + i, c + i, width, &table, &context);
+        __m512i r = _mm512_sub_epi16(_mm512_loadu_si512(c + i), prediction);
+        __m512i z = zigzag32(r);
+        __mmask32 large = _mm512_cmpge_epu16_mask(z, _mm512_set1_epi16(N_DIRECT));
+        if (large) {
+            uint16_t lanes32[32];
+            _mm512_storeu_si512(lanes32, z);
+            escape(lanes32, large, extra);
+            z = _mm512_loadu_si512(lanes32);
+        }
+        _mm512_storeu_si512(symbols + i, _mm512_add_epi16(context, z));
+    }
+}
+
+static void model_row_16_avx512(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
+                                uint16_t *symbols, bit_writer *extra)
+{
+    switch (predictor) {
+    case PREDICT_MEDIAN: model_cells(PREDICT_MEDIAN, above, row, columns, width, symbols, extra); break;
+    case PREDICT_LORENZO: model_cells(PREDICT_LORENZO, above, row, columns, width, symbols, extra); break;
+    case PREDICT_LEFT: model_cells(PREDICT_LEFT, above, row, columns, width, symbols, extra); break;
+    default: model_cells(PREDICT_NONE, above, row, columns, width, symbols, extra); break;
+    }
+}
+
+/* ---- dense: entropy coder ---- */
+
+/* 16 lanes, one symbol each, backwards. */
+HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *start_frequency, uint8_t **end)
+{
+    __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)symbols));
+    __m512i entry = _mm512_i32gather_epi32(s, start_frequency, 4);
+    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xffff)), start = _mm512_srli_epi32(entry, 16);
+    __mmask16 full = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(x, 32 - PROB_BITS), f);
+    unsigned count = (unsigned)__builtin_popcount(full);
+    /* The words of the full lanes, moved up against *end; what lies below them is overwritten later. */
+    const __m256i lane = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __m256i words = _mm256_maskz_compress_epi16(full, _mm512_cvtepi32_epi16(x));
+    words = _mm256_permutexvar_epi16(_mm256_add_epi16(lane, _mm256_set1_epi16((short)count)), words);
+    _mm256_storeu_si256((__m256i *)(*end - 32), words);
+    *end -= 2 * count;
+    x = _mm512_mask_srli_epi32(x, full, x, 16);
+    /* x / f by float division, off by one at most, mended with the remainder. */
+    __m512i q = _mm512_cvttps_epi32(_mm512_div_ps(_mm512_cvtepu32_ps(x), _mm512_cvtepi32_ps(f)));
+    __m512i r = _mm512_sub_epi32(x, _mm512_mullo_epi32(q, f));
+    __mmask16 above = _mm512_cmplt_epi32_mask(r, _mm512_setzero_si512());
+    q = _mm512_mask_sub_epi32(q, above, q, _mm512_set1_epi32(1));
+    r = _mm512_mask_add_epi32(r, above, r, f);
+    __mmask16 below = _mm512_cmpge_epi32_mask(r, f);
+    q = _mm512_mask_add_epi32(q, below, q, _mm512_set1_epi32(1));
+    r = _mm512_mask_sub_epi32(r, below, r, f);
+    return _mm512_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(q, PROB_BITS), r), start);
+}
+
+static uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
+                                      uint32_t state[LANES])
+{
+    __m512i x[4];
+    for (int k = 0; k < 4; k++)
+        x[k] = _mm512_loadu_si512(state + 16 * k);
+    for (size_t i = n; i > 0; i -= LANES)
+        for (int k = 3; k >= 0; k--)
+            x[k] = encode16(x[k], symbols + i - LANES + 16 * k, start_frequency, &end);
+    for (int k = 0; k < 4; k++)
+        _mm512_storeu_si512(state + 16 * k, x[k]);
+    return end;
+}
+
+/* One symbol off each of 16 states, before they are filled up again. `base` is the start of each lane's table. */
+HOT __m512i decode16(__m512i *state, __m512i base, const uint32_t *table)
+{
+    __m512i slot = _mm512_and_si512(*state, _mm512_set1_epi32(PROB_SCALE - 1));
+    __m512i entry = _mm512_i32gather_epi32(_mm512_or_si512(base, slot), table, 4);
+    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xfff));
+    __m512i offset = _mm512_and_si512(_mm512_srli_epi32(entry, 12), _mm512_set1_epi32(0x7ff));
+    *state = _mm512_add_epi32(_mm512_mullo_epi32(f, _mm512_srli_epi32(*state, PROB_BITS)), offset);
+    return _mm512_srli_epi32(entry, 23);
+}
+
+/* 32 lanes of symbols. base: 16-bit starts of each lane's table. */
+HOT __m512i decode32(__m512i state[2], __m512i base, const uint32_t *table, const uint8_t **words)
+{
+    const __m512i least = _mm512_set1_epi32((int)STATE_MIN), order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    __m512i s0 = decode16(&state[0], _mm512_cvtepu16_epi32(_mm512_castsi512_si256(base)), table);
+    __m512i s1 = decode16(&state[1], _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(base, 1)), table);
+    __mmask16 low0 = _mm512_cmplt_epu32_mask(state[0], least), low1 = _mm512_cmplt_epu32_mask(state[1], least);
+    __mmask32 low = _mm512_kunpackw(low1, low0);
+    __m512i next = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(*words));
+    __m512i next0 = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(next));
+    __m512i next1 = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(next, 1));
+    state[0] = _mm512_mask_or_epi32(state[0], low0, _mm512_slli_epi32(state[0], 16), next0);
+    state[1] = _mm512_mask_or_epi32(state[1], low1, _mm512_slli_epi32(state[1], 16), next1);
+    *words += 2 * (unsigned)__builtin_popcount(low);
+    return _mm512_permutexvar_epi64(order, _mm512_packus_epi32(s0, s1));
+}
+
+/* Replaces the symbols of large residuals by the residuals. */
+static inline __m512i unescape(__m512i symbols, __mmask32 large, bit_reader *extra)
+{
+    uint16_t z[32];
+    _mm512_storeu_si512(z, symbols);
+    for (uint32_t mask = large; mask; mask &= mask - 1) {
+        unsigned i = (unsigned)__builtin_ctz(mask), count = z[i] - N_DIRECT + DIRECT_BITS;
+        z[i] = (uint16_t)(UINT64_C(1) << count | bit_read(extra, count));
+    }
+    return _mm512_loadu_si512(z);
+}
+
+HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, size_t columns, size_t width,
+                                entropy_reader *in)
+{
+    const levels table = levels_make(PROB_SCALE);
+    const __m512i one = _mm512_set1_epi16(1), direct = _mm512_set1_epi16(N_DIRECT);
+    const uint8_t *words = in->words, *end = in->end;
+    bit_reader extra = in->extra;
+    __m512i state[4];
+    for (int k = 0; k < 4; k++)
+        state[k] = _mm512_loadu_si512(in->state + 16 * k);
+    for (size_t i = 0; i < columns * width; i += LANES) {
+        __m512i context[2], prediction[2], z[2];
+        for (int k = 0; k < 2; k++)
+            prediction[k] = look32(predictor, n + i + 32 * k, c + i + 32 * k, width, &table, &context[k]);
+        for (int k = 0; k < 2; k++)
+            z[k] = decode32(state + 2 * k, context[k], in->table, &words);
+        for (int k = 0; k < 2; k++) {
+            __mmask32 large = _mm512_cmpge_epu16_mask(z[k], direct);
+            if (large) {
+                z[k] = unescape(z[k], large, &extra);
+                if (!bit_reader_ok(&extra))
+                    return false;
+            }
+            __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z[k], one));
+            __m512i r = _mm512_xor_si512(_mm512_srli_epi16(z[k], 1), sign);
+            _mm512_storeu_si512(c + i + 32 * k, _mm512_add_epi16(prediction[k], r));
+        }
+        if (words > end)
+            return false;
+    }
+    for (int k = 0; k < 4; k++)
+        _mm512_storeu_si512(in->state + 16 * k, state[k]);
+    in->words = words;
+    in->extra = extra;
+    return true;
+}
+
+static bool decode_row_16_avx512(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
+                                 entropy_reader *in)
+{
+    switch (predictor) {
+    case PREDICT_MEDIAN: return decode_cells(PREDICT_MEDIAN, above, row, columns, width, in);
+    case PREDICT_LORENZO: return decode_cells(PREDICT_LORENZO, above, row, columns, width, in);
+    case PREDICT_LEFT: return decode_cells(PREDICT_LEFT, above, row, columns, width, in);
+    default: return decode_cells(PREDICT_NONE, above, row, columns, width, in);
+    }
+}
+
+const codec_kernels codec_kernels_avx512 = {
+    .isa = COMET_ISA_AVX512,
+    .quantise = {{quantise_f32_16_avx512, quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic},
+                 {quantise_f32_32_generic, quantise_f16_32_generic, quantise_bf16_32_generic, quantise_f64_32_generic}},
+    .dequantise = {{dequantise_f32_16_avx512, dequantise_f16_16_generic, dequantise_bf16_16_generic, dequantise_f64_16_generic},
+                   {dequantise_f32_32_generic, dequantise_f16_32_generic, dequantise_bf16_32_generic, dequantise_f64_32_generic}},
+    .predict = {predict_16_generic, predict_32_generic, predict_64_generic},
+    .unpredict = {unpredict_16_avx512, unpredict_32_generic, unpredict_64_generic},
+    .pack = {pack_16_avx512, pack_32_generic, pack_64_generic},
+    .pack_cost = {pack_cost_16_avx512, pack_cost_32_generic, pack_cost_64_generic},
+    .unpack = {unpack_16_avx512, unpack_32_generic, unpack_64_generic},
+    .encode_tile = {encode_tile_f32_avx512, encode_tile_f16, encode_tile_bf16, encode_tile_f64},
+    .gather_row = {gather_row_16_avx512, gather_row_32_generic},
+    .scatter_row = {scatter_row_16_avx512, scatter_row_32_generic},
+    .model_row = {model_row_16_avx512, model_row_32_generic},
+    .decode_row = {decode_row_16_avx512, decode_row_32_generic},
+    .entropy_encode = entropy_encode_avx512,
+};

@@ -1,0 +1,63 @@
+/* Steps and inverses, rounded so that the strictness argument of quantise_body.h holds. */
+#include "codec/quantiser.h"
+
+#include <math.h>
+
+#include "codec/kernels/convert.h"
+
+/* The largest finite value of f32 that is at most v, v >= 0. */
+static float float_below(double v)
+{
+    float f = (float)v;
+    return (double)f > v ? nextafterf(f, 0) : f;
+}
+
+/* Likewise for the two 16-bit types: for non-negative numbers one bit pattern lower is one value lower. */
+static float round_down(comet_dtype dtype, float v)
+{
+    if (dtype == COMET_DTYPE_F16) {
+        uint16_t h = f16_of_float(v);
+        return float_of_f16((uint16_t)(float_of_f16(h) > v ? h - 1 : h));
+    }
+    if (dtype == COMET_DTYPE_BF16) {
+        uint16_t h = bf16_of_float(v);
+        return float_of_bf16((uint16_t)(float_of_bf16(h) > v ? h - 1 : h));
+    }
+    return v;
+}
+
+static bool make_double(double eb, quantiser *q)
+{
+    q->eb64 = fmin(eb, 0x1p1000);
+    if (q->eb64 < 0x1p-1000)
+        return false;
+    q->step64 = 2 * q->eb64;
+    q->inverse64 = 1 / q->step64;
+    if (fma(q->inverse64, q->step64, -1) > 0)
+        q->inverse64 = nextafter(q->inverse64, 0);
+    return true;
+}
+
+bool quantiser_make(comet_dtype dtype, double eb, enum quantiser_mode mode, quantiser *q)
+{
+    *q = (quantiser){.mode = mode};
+    if (dtype == COMET_DTYPE_F64)
+        return make_double(eb, q);
+    double largest = dtype == COMET_DTYPE_F16 ? 32768.0 : 0x1p120;
+    q->eb = round_down(dtype, float_below(fmin(eb, largest)));
+    if (q->eb < 0x1p-120f)
+        return false;
+    q->step = 2 * q->eb;
+    q->inverse = 1 / q->step;
+    if ((double)q->inverse * (double)q->step > 1)
+        q->inverse = nextafterf(q->inverse, 0);
+    return true;
+}
+
+uint32_t quantiser_key(uint64_t seed, uint64_t chunk)
+{
+    uint64_t h = seed + (chunk + 1) * 0x9E3779B97F4A7C15u;
+    h = (h ^ h >> 30) * 0xBF58476D1CE4E5B9u;
+    h = (h ^ h >> 27) * 0x94D049BB133111EBu;
+    return (uint32_t)(h >> 32);
+}

@@ -1,0 +1,361 @@
+/* The parts below the codec: statuses, checksum, half-precision conversions, threads, instruction sets. */
+#include "testing.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "codec/kernels/convert.h"
+#include "fuzz/promise.h"
+
+/* ---- statuses ---- */
+
+static void test_status_names(void **state)
+{
+    static const char *const names[] = {"COMET_OK",
+                                        "COMET_ERROR_ARGUMENT",
+                                        "COMET_ERROR_OVERFLOW",
+                                        "COMET_ERROR_MEMORY",
+                                        "COMET_ERROR_CAPACITY",
+                                        "COMET_ERROR_CORRUPT",
+                                        "COMET_ERROR_UNSUPPORTED",
+                                        "COMET_ERROR_UNREACHABLE"};
+    for (size_t i = 0; i < COUNT_OF(names); i++)
+        assert_string_equal(comet_status_name((comet_status)i), names[i]);
+    assert_string_equal(comet_status_name((comet_status)COUNT_OF(names)), "unknown status");
+    assert_string_equal(comet_status_name((comet_status)-1), "unknown status");
+    assert_string_equal(comet_version(), COMET_VERSION_STRING);
+}
+
+static void *read_last_error(void *text)
+{
+    strcpy(text, comet_last_error());
+    return NULL;
+}
+
+static void test_last_error_belongs_to_a_thread(void **state)
+{
+    assert_int_equal(comet_fail(COMET_ERROR_CAPACITY, "%d bytes are missing", 17), COMET_ERROR_CAPACITY);
+    assert_string_equal(comet_last_error(), "17 bytes are missing");
+    char elsewhere[256] = "not called";
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, read_last_error, elsewhere), 0);
+    pthread_join(thread, NULL);
+    assert_string_equal(elsewhere, "");
+}
+
+static void test_last_error_is_cut_not_overrun(void **state)
+{
+    char longer[1000];
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    comet_fail(COMET_ERROR_ARGUMENT, "%s", longer);
+    assert_in_range(strlen(comet_last_error()), 100, sizeof longer - 1);
+}
+
+/* ---- checksum ---- */
+
+static void test_checksum_known_values(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t hash;
+    } known[] = {
+        {"", 0xef46db3751d8e999},
+        {"a", 0xd24ec4f1a98c6e5b},
+        {"abc", 0x44bc2cf5ad770999},
+        {"xxhash", 0x32dd38952c4bc720},
+        {"Nobody inspects the spammish repetition", 0xfbcea83c8a378bf1},
+    };
+    for (size_t i = 0; i < COUNT_OF(known); i++)
+        assert_true(comet_checksum(known[i].text, strlen(known[i].text)) == known[i].hash);
+}
+
+static void test_checksum_sees_every_bit(void **state)
+{
+    uint8_t data[100];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 7);
+    for (size_t n = 0; n <= sizeof data; n++) {
+        uint64_t hash = comet_checksum(data, n);
+        assert_true(n == sizeof data || hash != comet_checksum(data, n + 1));
+        for (size_t bit = 0; bit < 8 * n; bit++) {
+            data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            assert_true(comet_checksum(data, n) != hash);
+            data[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        }
+    }
+}
+
+static void test_bytes(void **state)
+{
+    uint8_t bytes[10] = {9, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    assert_int_equal(load_u16(bytes + 1), 0x0201);
+    assert_int_equal(load_u32(bytes + 1), 0x04030201);
+    assert_true(load_u64(bytes + 1) == 0x0807060504030201);
+    store_u32(bytes + 3, 0xddccbbaa);
+    assert_true(bytes[2] == 2 && bytes[3] == 0xaa && bytes[6] == 0xdd && bytes[7] == 7);
+    assert_int_equal(bit_length_u64(0), 0);
+    for (unsigned i = 0; i < 64; i++)
+        assert_int_equal(bit_length_u64(UINT64_C(1) << i), i + 1);
+    assert_true(ceil_div_u64(UINT64_MAX, 2) == UINT64_C(1) << 63);
+    assert_int_equal(ceil_div_u64(0, 7) + ceil_div_u64(7, 7) + ceil_div_u64(8, 7), 3);
+}
+
+/* ---- half precision ---- */
+
+typedef struct half_type {
+    int exponent_bits, mantissa_bits;
+    float (*to_float)(uint16_t);
+    uint16_t (*of_float)(float);
+} half_type;
+
+static const half_type half_types[] = {{5, 10, float_of_f16, f16_of_float}, {8, 7, float_of_bf16, bf16_of_float}};
+
+static bool is_nan_pattern(const half_type *t, uint16_t h)
+{
+    uint16_t infinity = (uint16_t)(((1 << t->exponent_bits) - 1) << t->mantissa_bits);
+    return (h & 0x7fff) > infinity;
+}
+
+static void test_half_to_float_and_back(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(half_types); k++) {
+        const half_type *t = &half_types[k];
+        for (uint32_t h = 0; h < 65536; h++) {
+            float f = t->to_float((uint16_t)h);
+            long double exact = promise_half((uint16_t)h, t->exponent_bits, t->mantissa_bits);
+            if (is_nan_pattern(t, (uint16_t)h)) {
+                assert_true(isnan(f) && is_nan_pattern(t, t->of_float(f)));
+            } else {
+                assert_true((long double)f == exact && !signbit(f) == !(h >> 15));
+                assert_int_equal(t->of_float(f), h);
+            }
+        }
+    }
+}
+
+/* The pattern nearest to a finite f >= 0, the even one of two, found by bisection over exact values. */
+static uint16_t nearest_half(const half_type *t, float f)
+{
+    uint16_t infinity = (uint16_t)(((1 << t->exponent_bits) - 1) << t->mantissa_bits), low = 0, high = infinity;
+    while (low + 1 < high) {
+        uint16_t middle = (uint16_t)((low + high) / 2);
+        if (promise_half(middle, t->exponent_bits, t->mantissa_bits) <= (long double)f)
+            low = middle;
+        else
+            high = middle;
+    }
+    long double below = promise_half(low, t->exponent_bits, t->mantissa_bits), above;
+    if (high == infinity) /* counts as the next power of two when rounding */
+        above = 2 * promise_half((uint16_t)(infinity - (1 << t->mantissa_bits)), t->exponent_bits, t->mantissa_bits);
+    else
+        above = promise_half(high, t->exponent_bits, t->mantissa_bits);
+    long double down = (long double)f - below, up = above - (long double)f;
+    return down < up || (down == up && low % 2 == 0) ? low : high;
+}
+
+static void check_rounding(const half_type *t, float f)
+{
+    uint16_t expected = nearest_half(t, f);
+    if (t->of_float(f) != expected || t->of_float(-f) != (expected | 0x8000))
+        fail_because("%a gives %04x, expected %04x (%d exponent bits)", (double)f, t->of_float(f), expected, t->exponent_bits);
+}
+
+/* Between any two neighbours: the halfway point, and the floats on either side of it. */
+static void test_half_rounds_to_nearest_even(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(half_types); k++) {
+        const half_type *t = &half_types[k];
+        uint32_t infinity = (uint32_t)((1 << t->exponent_bits) - 1) << t->mantissa_bits;
+        for (uint32_t h = 0; h + 1 < infinity; h++) {
+            float halfway = (t->to_float((uint16_t)h) + t->to_float((uint16_t)(h + 1))) / 2;
+            if (!isfinite(halfway)) /* the sum overflowed */
+                halfway = t->to_float((uint16_t)h) / 2 + t->to_float((uint16_t)(h + 1)) / 2;
+            check_rounding(t, halfway);
+            check_rounding(t, nextafterf(halfway, 0));
+            check_rounding(t, nextafterf(halfway, INFINITY));
+        }
+    }
+}
+
+static void test_half_overflow_and_random_floats(void **state)
+{
+    assert_int_equal(f16_of_float(65519.996f), 0x7bff);
+    assert_int_equal(f16_of_float(65520.0f), 0x7c00);
+    assert_int_equal(f16_of_float(-3e38f), 0xfc00);
+    assert_int_equal(f16_of_float(INFINITY), 0x7c00);
+    assert_int_equal(f16_of_float(0x1p-25f), 0);
+    assert_int_equal(f16_of_float(0x1.000002p-25f), 1);
+    assert_int_equal(f16_of_float(-0.0f), 0x8000);
+    assert_int_equal(bf16_of_float(3.4e38f), 0x7f80);
+    assert_int_equal(bf16_of_float(-INFINITY), 0xff80);
+    assert_int_equal(bf16_of_float(0x1p-133f), 1);
+    test_rng r = {1};
+    for (int i = 0; i < 200000; i++) {
+        float f = fabsf(float_of_bits((uint32_t)rng_next(&r)));
+        for (size_t k = 0; k < COUNT_OF(half_types) && isfinite(f); k++)
+            check_rounding(&half_types[k], f);
+    }
+}
+
+/* ---- threads ---- */
+
+typedef struct tally {
+    atomic_int seen[3000];
+} tally;
+
+static void count_task(void *arg, size_t index)
+{
+    atomic_fetch_add(&((tally *)arg)->seen[index], 1);
+}
+
+static void check_each_task_once(comet_pool *pool, size_t n_tasks)
+{
+    static tally t;
+    memset(&t, 0, sizeof t);
+    comet_pool_run(pool, n_tasks, count_task, &t);
+    for (size_t i = 0; i < COUNT_OF(t.seen); i++)
+        assert_int_equal(atomic_load(&t.seen[i]), i < n_tasks ? 1 : 0);
+}
+
+static void test_pool_runs_each_task_once(void **state)
+{
+    static const size_t counts[] = {0, 1, 2, 3, 7, 64, 3000};
+    for (size_t n_threads = 1; n_threads <= 9; n_threads++) {
+        comet_pool *pool = NULL;
+        assert_ok(comet_pool_create(&pool, NULL, n_threads));
+        assert_int_equal(comet_pool_threads(pool), n_threads);
+        for (int round = 0; round < 20; round++)
+            check_each_task_once(pool, counts[(size_t)round % COUNT_OF(counts)]);
+        comet_pool_destroy(pool);
+    }
+}
+
+/* A run that begins right after another one must not meet a thread that still works on the old. */
+static void test_pool_reuse_in_quick_succession(void **state)
+{
+    comet_pool *pool = NULL;
+    assert_ok(comet_pool_create(&pool, NULL, 4));
+    for (int i = 0; i < 3000; i++)
+        check_each_task_once(pool, (size_t)i % 5);
+    comet_pool_destroy(pool);
+}
+
+static void test_pool_limits(void **state)
+{
+    comet_pool *pool = NULL;
+    assert_true(comet_cores() >= 1);
+    assert_ok(comet_pool_create(&pool, NULL, 0));
+    assert_int_equal(comet_pool_threads(pool), comet_cores());
+    comet_pool_destroy(pool);
+    pool = NULL;
+    assert_status(comet_pool_create(&pool, NULL, 1000000), COMET_ERROR_ARGUMENT);
+    assert_null(pool);
+    comet_pool_destroy(NULL);
+    double before = comet_now();
+    assert_true(comet_now() >= before);
+}
+
+static size_t n_hook_runs;
+
+static void counting_run(void *user, size_t n_tasks, void (*task)(void *arg, size_t index), void *arg)
+{
+    n_hook_runs++;
+    parallel_reversed().run(user, n_tasks, task, arg);
+}
+
+static void test_pool_uses_the_hook(void **state)
+{
+    comet_hooks hooks = hooks_with(NULL);
+    hooks.parallel.run = counting_run;
+    comet_pool *pool = NULL;
+    assert_ok(comet_pool_create(&pool, &hooks, 5));
+    check_each_task_once(pool, 100);
+    check_each_task_once(pool, 1);
+    assert_int_equal(n_hook_runs, 2);
+    assert_int_equal(comet_pool_threads(pool), 5);
+    comet_pool_destroy(pool);
+}
+
+/* ---- instruction sets ---- */
+
+/* Must run first: what COMET_MAX_ISA asked for is still in force. */
+static void test_isa_cap_from_the_environment(void **state)
+{
+    const char *wish = getenv("COMET_MAX_ISA");
+    comet_isa best = comet_isa_best();
+    if (!wish)
+        assert_int_equal(comet_isa_active(), best);
+    for (int i = COMET_ISA_REFERENCE; wish && i <= COMET_ISA_AVX512; i++)
+        if (strcmp(wish, comet_isa_name((comet_isa)i)) == 0)
+            assert_true((int)comet_isa_active() <= i);
+}
+
+static void test_isa_cap(void **state)
+{
+    comet_isa best = comet_isa_best(), before = comet_isa_active();
+    assert_int_equal(comet_isa_set_cap(COMET_ISA_REFERENCE), COMET_ISA_REFERENCE);
+    assert_int_equal(comet_isa_active(), COMET_ISA_REFERENCE);
+    assert_int_equal(comet_isa_set_cap(best), best);
+    for (int i = COMET_ISA_REFERENCE; i <= COMET_ISA_AVX512; i++) {
+        comet_isa active = comet_isa_set_cap((comet_isa)i);
+        assert_true((int)active <= i && active <= best && active == comet_isa_active());
+    }
+    assert_int_equal(comet_isa_active(), best);
+    comet_isa_set_cap(before);
+    assert_string_equal(comet_isa_name(COMET_ISA_REFERENCE), "reference");
+    assert_string_equal(comet_isa_name(COMET_ISA_NEON), "neon");
+    assert_string_equal(comet_isa_name(COMET_ISA_AVX2), "avx2");
+    assert_string_equal(comet_isa_name(COMET_ISA_AVX512), "avx512");
+    assert_string_equal(comet_isa_name((comet_isa)77), "unknown");
+}
+
+/* "That this build holds": a family that was not compiled in must not be offered. */
+static void test_isa_best_is_compiled_in(void **state)
+{
+    comet_isa held[] = {
+        COMET_ISA_REFERENCE,
+#ifdef COMET_HAVE_NEON
+        COMET_ISA_NEON,
+#endif
+#ifdef COMET_HAVE_AVX2
+        COMET_ISA_AVX2,
+#endif
+#ifdef COMET_HAVE_AVX512
+        COMET_ISA_AVX512,
+#endif
+    };
+    bool found = false;
+    for (size_t i = 0; i < COUNT_OF(held); i++)
+        found = found || held[i] == comet_isa_best();
+    assert_true(found);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_isa_cap_from_the_environment),
+        cmocka_unit_test(test_isa_cap),
+        cmocka_unit_test(test_isa_best_is_compiled_in),
+        cmocka_unit_test(test_status_names),
+        cmocka_unit_test(test_last_error_belongs_to_a_thread),
+        cmocka_unit_test(test_last_error_is_cut_not_overrun),
+        cmocka_unit_test(test_checksum_known_values),
+        cmocka_unit_test(test_checksum_sees_every_bit),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_half_to_float_and_back),
+        cmocka_unit_test(test_half_rounds_to_nearest_even),
+        cmocka_unit_test(test_half_overflow_and_random_floats),
+        cmocka_unit_test(test_pool_runs_each_task_once),
+        cmocka_unit_test(test_pool_reuse_in_quick_succession),
+        cmocka_unit_test(test_pool_limits),
+        cmocka_unit_test(test_pool_uses_the_hook),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}

@@ -1,0 +1,970 @@
+/*
+ * Every kernel of every family that this machine can run, against the reference, bit for bit; and the reference against the
+ * inverse of each stage. Inputs and outputs end at an inaccessible page wherever the contract of kernels.h says how far a
+ * kernel may reach.
+ */
+#include "testing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "codec/chunk.h"
+#include "codec/kernels/convert.h"
+#include "codec/quantiser.h"
+
+static const codec_kernels *const reference = &codec_kernels_reference;
+
+/* All families compiled in, the reference among them: it is run through the same checks. */
+static const codec_kernels *const families[] = {
+    &codec_kernels_reference,
+#ifdef COMET_HAVE_NEON
+    &codec_kernels_neon,
+#endif
+#ifdef COMET_HAVE_AVX2
+    &codec_kernels_avx2,
+#endif
+#ifdef COMET_HAVE_AVX512
+    &codec_kernels_avx512,
+#endif
+};
+
+static bool usable(const codec_kernels *k)
+{
+    return k->isa <= comet_isa_best();
+}
+
+#define FOR_EACH_FAMILY(k)                                            \
+    for (size_t family_ = 0; family_ < COUNT_OF(families); family_++) \
+        for (const codec_kernels *k = families[family_]; k && usable(k); k = NULL)
+
+/* Memory that ends at a guard: one piece for the input, one for each result. */
+enum { ROOM = 1 << 20 };
+static guarded input, output, expected;
+
+static int make_room(void **state)
+{
+    input = guarded_make(ROOM);
+    output = guarded_make(ROOM);
+    expected = guarded_make(ROOM);
+    return 0;
+}
+
+static int free_room(void **state)
+{
+    guarded_free(&input);
+    guarded_free(&output);
+    guarded_free(&expected);
+    return 0;
+}
+
+/* The last bytes of both outputs, filled alike with garbage. */
+static void outputs_of(size_t bytes, uint8_t **a, uint8_t **b)
+{
+    *a = guarded_tail(&output, bytes);
+    *b = guarded_tail(&expected, bytes);
+    memset(*a - 64, 0xa5, bytes + 64);
+    memset(*b - 64, 0xa5, bytes + 64);
+}
+
+/* Equal, and nothing was written just before. */
+static void check_outputs(const uint8_t *a, const uint8_t *b, size_t bytes, const codec_kernels *k, const char *what, size_t n)
+{
+    if (memcmp(a, b, bytes) == 0 && memcmp(a - 64, b - 64, 64) == 0)
+        return;
+    size_t at = 0;
+    while (at < bytes && a[at] == b[at])
+        at++;
+    fail_because("%s of family %s differs from the reference at byte %zu of %zu (n %zu)", what, comet_isa_name(k->isa), at,
+                 bytes, n);
+}
+
+/* ---- quantise and dequantise ---- */
+
+typedef struct quantise_case {
+    comet_dtype dtype;
+    enum code_width width;
+    quantiser q;
+    size_t n;
+    uint32_t first;
+} quantise_case;
+
+static quantise_case quantise_case_of(test_rng *r, size_t n)
+{
+    quantise_case c = {.dtype = (comet_dtype)rng_below(r, N_DTYPES), .width = (enum code_width)rng_below(r, 2), .n = n};
+    c.first = (uint32_t)(rng_below(r, 4096) * QUANT_TILE);
+    double eb = ldexp(1 + rng_unit(r), (int)rng_below(r, 24) - 16);
+    if (rng_chance(r, 8)) /* at the ends of the type's range */
+        eb = c.dtype == COMET_DTYPE_F64 ? ldexp(1, (int)rng_below(r, 2000) - 1000) : ldexp(1, (int)rng_below(r, 240) - 120);
+    if (!quantiser_make(c.dtype, eb, (enum quantiser_mode)rng_below(r, 3), &c.q))
+        quantiser_make(c.dtype, 0.01, c.q.mode, &c.q);
+    c.q.key = (uint32_t)rng_next(r);
+    return c;
+}
+
+static bool all_finite(comet_dtype dtype, const void *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double v = dtype == COMET_DTYPE_F64   ? ((const double *)x)[i]
+                   : dtype == COMET_DTYPE_F32 ? (double)((const float *)x)[i]
+                   : dtype == COMET_DTYPE_F16 ? (double)float_of_f16(((const uint16_t *)x)[i])
+                                              : (double)float_of_bf16(((const uint16_t *)x)[i]);
+        if (!isfinite(v))
+            return false;
+    }
+    return true;
+}
+
+/* The sign of a zero extreme may differ: the caller takes it off. */
+static void check_moments(const moments *a, const moments *b, const codec_kernels *k)
+{
+    if (memcmp(a->sum_of_squares, b->sum_of_squares, sizeof a->sum_of_squares) != 0)
+        fail_because("sums of squares of family %s differ", comet_isa_name(k->isa));
+    if (a->min != b->min || a->max != b->max || a->n_nonzero != b->n_nonzero)
+        fail_because("moments of family %s differ: min %g %g, max %g %g, non-zero %llu %llu", comet_isa_name(k->isa), a->min,
+                     b->min, a->max, b->max, (unsigned long long)a->n_nonzero, (unsigned long long)b->n_nonzero);
+}
+
+static void check_quantise(const quantise_case *c, const uint8_t *x)
+{
+    size_t blocks = (c->n + BLOCK - 1) / BLOCK, bytes = blocks * BLOCK * code_bytes(c->width);
+    bool finite = all_finite(c->dtype, x, c->n);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *codes, *codes_ref;
+        uint64_t failed[QUANT_TILE / BLOCK + 1], failed_ref[QUANT_TILE / BLOCK + 1];
+        moments m = {.min = INFINITY, .max = -INFINITY, .n_nonzero = 5}, m_ref = m;
+        outputs_of(bytes, &codes, &codes_ref);
+        memset(failed, 0x5a, sizeof failed);
+        memset(failed_ref, 0x5a, sizeof failed_ref);
+        k->quantise[c->width][c->dtype](&c->q, x, c->n, c->first, codes, failed, &m);
+        reference->quantise[c->width][c->dtype](&c->q, x, c->n, c->first, codes_ref, failed_ref, &m_ref);
+        check_outputs(codes, codes_ref, bytes, k, "quantise", c->n);
+        assert_memory_equal(failed, failed_ref, sizeof failed);
+        if (finite)
+            check_moments(&m, &m_ref, k);
+    }
+}
+
+/* Codes that no encoder makes reach this stage from damaged frames. */
+static void fill_codes(test_rng *r, enum code_width width, size_t n, void *codes)
+{
+    unsigned shift = (unsigned)rng_below(r, 16);
+    bool wild = rng_chance(r, 4);
+    for (size_t i = 0; i < n; i++) {
+        int64_t limit = width == CODES16 ? CODE16_LIMIT : CODE32_LIMIT;
+        int64_t v = (int64_t)(rng_next(r) % (uint64_t)(2 * limit + 1)) - limit;
+        v = wild ? (int64_t)rng_next(r) : v >> shift;
+        if (width == CODES16)
+            ((int16_t *)codes)[i] = (int16_t)v;
+        else
+            ((int32_t *)codes)[i] = (int32_t)v;
+    }
+}
+
+/* Kernels may read a block of codes more than the blocks that hold n. */
+static size_t readable_codes(size_t n)
+{
+    return (n + BLOCK - 1) / BLOCK * BLOCK + BLOCK;
+}
+
+static void check_dequantise(test_rng *r, const quantise_case *c)
+{
+    size_t element = comet_dtype_bytes(c->dtype), readable = readable_codes(c->n);
+    uint8_t *codes = guarded_tail(&input, readable * code_bytes(c->width));
+    fill_codes(r, c->width, readable, codes);
+    size_t shift = rng_below(r, 16); /* elements of distance to the guard, so that all alignments occur */
+    bool stream = rng_chance(r, 2);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *x, *x_ref;
+        outputs_of((c->n + shift) * element, &x, &x_ref);
+        k->dequantise[c->width][c->dtype](&c->q, codes, c->n, c->first, x, stream);
+        reference->dequantise[c->width][c->dtype](&c->q, codes, c->n, c->first, x_ref, false);
+        check_outputs(x, x_ref, (c->n + shift) * element, k, "dequantise", c->n);
+    }
+}
+
+static void quantise_random(test_rng *r, size_t n)
+{
+    quantise_case c = quantise_case_of(r, n);
+    comet_tensor t = tensor_1d(c.dtype, n);
+    enum data_class data = (enum data_class)rng_below(r, N_DATA_CLASSES);
+    uint8_t *x = guarded_tail(&input, bytes_of(&t));
+    fill_tensor(r, data, &t, x);
+    if (rng_chance(r, 3)) /* values on and beside the borders between codes */
+        for (size_t i = 0; i < n; i++) {
+            double step = c.dtype == COMET_DTYPE_F64 ? c.q.step64 : (double)c.q.step;
+            set_element(c.dtype, x, i, ((double)rng_below(r, 40) - 20) * step / 2);
+            if (rng_chance(r, 2))
+                x[i * comet_dtype_bytes(c.dtype)] ^= 1;
+        }
+    check_quantise(&c, x);
+    check_dequantise(r, &c);
+}
+
+static void test_quantise_every_tail(void **state)
+{
+    test_rng r = {11};
+    for (size_t n = 1; n <= 200; n++)
+        for (int i = 0; i < 12; i++)
+            quantise_random(&r, n);
+}
+
+static void test_quantise_tiles(void **state)
+{
+    test_rng r = {12};
+    for (int i = 0; i < 400; i++)
+        quantise_random(&r, i % 4 ? QUANT_TILE : 1 + rng_below(&r, QUANT_TILE));
+}
+
+/* Every f16 and bf16 there is. */
+static void test_quantise_all_halves(void **state)
+{
+    test_rng r = {13};
+    for (int i = 0; i < 60; i++) {
+        quantise_case c = quantise_case_of(&r, QUANT_TILE);
+        c.dtype = i % 2 ? COMET_DTYPE_F16 : COMET_DTYPE_BF16;
+        quantiser_make(c.dtype, ldexp(1 + rng_unit(&r), (int)rng_below(&r, 20) - 14), c.q.mode, &c.q);
+        for (uint32_t h = 0; h < 65536; h += QUANT_TILE) {
+            uint8_t *x = guarded_tail(&input, QUANT_TILE * 2);
+            for (uint32_t j = 0; j < QUANT_TILE; j++)
+                set_bits(c.dtype, x, j, h + j);
+            check_quantise(&c, x);
+        }
+    }
+}
+
+/* ---- predict and unpredict ---- */
+
+static void fill_residuals(test_rng *r, enum code_width width, size_t n, void *z)
+{
+    size_t bytes = code_bytes(width);
+    for (size_t i = 0; i < n; i += BLOCK) { /* blocks of every width and share of zeros */
+        unsigned bits = (unsigned)rng_below(r, 8 * bytes + 1), sparse = (unsigned)rng_below(r, 20);
+        for (size_t k = i; k < n && k < i + BLOCK; k++) {
+            uint64_t v = bits ? rng_next(r) >> (64 - bits) : 0;
+            v = sparse > 10 && rng_below(r, sparse - 9) ? 0 : v;
+            memcpy((uint8_t *)z + k * bytes, &v, bytes);
+        }
+    }
+}
+
+static strides random_strides(test_rng *r)
+{
+    static const size_t lefts[] = {1, 2, 3, 8, 16, 24, 64, 100}, columns[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 56, 64, 100};
+    strides s = {.left = lefts[rng_below(r, COUNT_OF(lefts))]};
+    s.up = s.left * columns[rng_below(r, COUNT_OF(columns))];
+    return s;
+}
+
+static void check_predict(test_rng *r, enum code_width width, enum predictor predictor, size_t n)
+{
+    strides s = random_strides(r);
+    size_t size = code_bytes(width), before = s.left + s.up + BLOCK, shift = rng_below(r, 9);
+    uint8_t *first = guarded_tail(&input, (before + n + shift) * size);
+    fill_residuals(r, width, before + n + shift, first);
+    const uint8_t *codes = first + before * size;
+    bool identity = predictor == PREDICT_NONE && rng_chance(r, 2);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *z, *z_ref;
+        outputs_of(n * size, &z, &z_ref);
+        k->predict[width](predictor, identity, codes, n, s, z);
+        reference->predict[width](predictor, identity, codes, n, s, z_ref);
+        check_outputs(z, z_ref, n * size, k, "predict", n);
+    }
+}
+
+/* What lies up to a block behind n may be read and spoiled. */
+static void check_unpredict(test_rng *r, enum code_width width, enum predictor predictor, size_t n)
+{
+    strides s = random_strides(r);
+    size_t size = code_bytes(width), before = (s.left + s.up + 2 * BLOCK - 1) / BLOCK * BLOCK, total = before + n + BLOCK;
+    uint8_t *source = guarded_tail(&input, total * size);
+    fill_residuals(r, width, total, source);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *a, *b;
+        outputs_of(total * size, &a, &b);
+        memcpy(a, source, total * size);
+        memcpy(b, source, total * size);
+        k->unpredict[width](predictor, a + before * size, n, s);
+        reference->unpredict[width](predictor, b + before * size, n, s);
+        if (memcmp(a, b, (before + n) * size) != 0)
+            print_error("predictor %d, width %d, left %zu, up %zu\n", (int)predictor, (int)width, s.left, s.up);
+        check_outputs(a, b, (before + n) * size, k, "unpredict", n);
+    }
+}
+
+static void test_predict_and_unpredict(void **state)
+{
+    static const enum predictor predictors[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
+    test_rng r = {21};
+    for (int width = CODES16; width < N_CODE_WIDTHS; width++)
+        for (size_t p = 0; p < COUNT_OF(predictors); p++)
+            for (int i = 0; i < 300; i++) {
+                size_t n = BLOCK * (1 + rng_below(&r, i % 10 ? 8 : QUANT_TILE / BLOCK));
+                check_predict(&r, (enum code_width)width, predictors[p], n);
+                check_unpredict(&r, (enum code_width)width, predictors[p], n);
+            }
+}
+
+static uint64_t unzigzag(uint64_t z)
+{
+    return z >> 1 ^ (0 - (z & 1));
+}
+
+/* Prediction undone gives the codes back, whatever they are. */
+static void test_unpredict_inverts_predict(void **state)
+{
+    static const enum predictor predictors[] = {PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
+    test_rng r = {22};
+    for (int i = 0; i < 300; i++) {
+        strides s = random_strides(&r);
+        size_t before = s.left + s.up + BLOCK, n = BLOCK * (1 + rng_below(&r, 8));
+        enum predictor p = predictors[rng_below(&r, COUNT_OF(predictors))];
+        int64_t *codes = (int64_t *)(void *)guarded_tail(&input, (before + n) * 8), *start = codes;
+        int64_t *copy = (int64_t *)(void *)guarded_tail(&output, (before + n) * 8);
+        uint64_t *z = (uint64_t *)(void *)guarded_tail(&expected, n * 8);
+        fill_residuals(&r, CODES64, before + n, codes);
+        memcpy(copy, codes, (before + n) * 8);
+        codes += before;
+        reference->predict[CODES64](p, false, codes, n, s, z);
+        for (size_t k = 0; k < n; k++)
+            codes[k] = (int64_t)unzigzag(z[k]);
+        reference->unpredict[CODES64](p, codes, n, s);
+        assert_memory_equal(start, copy, (before + n) * 8);
+    }
+}
+
+/* ---- pack and unpack ---- */
+
+enum { MOST_BLOCKS = QUANT_TILE / BLOCK };
+
+/* What packing produced. Bits that were in the stream before, and blocks before the first, count too. */
+typedef struct packed {
+    uint8_t kinds[MOST_BLOCKS];
+    uint8_t words[QUANT_TILE * 8 + 1024], bits[QUANT_TILE * 8 + 1024];
+    size_t word_bytes, bit_bytes;
+    uint64_t n_bits; /* of the bit stream */
+} packed;
+
+static plane_writer packed_begin(packed *p, unsigned pending)
+{
+    memset(p, 0, sizeof *p);
+    plane_writer w = {.words = p->words, .bits = {.next = p->bits}};
+    bit_write(&w.bits, (UINT64_C(1) << pending) - 1, pending);
+    return w;
+}
+
+static void packed_end(packed *p, plane_writer *w)
+{
+    p->word_bytes = (size_t)(w->words - p->words);
+    p->n_bits = (uint64_t)(w->bits.next - p->bits) * 8 + w->bits.n_pending;
+    p->bit_bytes = (size_t)(bit_writer_end(&w->bits) - p->bits);
+}
+
+static void check_packed(const packed *p, const packed *ref, const codec_kernels *k, const char *what)
+{
+    bool same = memcmp(p->kinds, ref->kinds, sizeof ref->kinds) == 0 && p->word_bytes == ref->word_bytes &&
+                p->n_bits == ref->n_bits && memcmp(p->words, ref->words, ref->word_bytes) == 0 &&
+                memcmp(p->bits, ref->bits, ref->bit_bytes) == 0;
+    if (!same)
+        fail_because("%s of family %s differs: %zu and %zu bytes of words, %llu and %llu bits", what, comet_isa_name(k->isa),
+                     p->word_bytes, ref->word_bytes, (unsigned long long)p->n_bits, (unsigned long long)ref->n_bits);
+}
+
+/* In two calls, the second at any block. */
+static void pack_blocks(const codec_kernels *k, enum code_width width, const uint8_t *z, size_t n_blocks, size_t first_call,
+                        unsigned pending, packed *p)
+{
+    plane_writer w = packed_begin(p, pending);
+    k->pack[width](z, first_call, 0, p->kinds, &w);
+    k->pack[width](z + first_call * BLOCK * code_bytes(width), n_blocks - first_call, first_call, p->kinds, &w);
+    packed_end(p, &w);
+}
+
+static void check_pack(test_rng *r, enum code_width width, size_t n_blocks)
+{
+    static packed p, ref;
+    uint8_t *z = guarded_tail(&input, n_blocks * BLOCK * code_bytes(width));
+    size_t first_call = rng_below(r, n_blocks + 1);
+    unsigned pending = (unsigned)rng_below(r, 50);
+    fill_residuals(r, width, n_blocks * BLOCK, z);
+    pack_blocks(reference, width, z, n_blocks, first_call, pending, &ref);
+    uint64_t cost = 4 * n_blocks + 8 * ref.word_bytes + ref.n_bits - pending;
+    FOR_EACH_FAMILY(k)
+    {
+        pack_blocks(k, width, z, n_blocks, first_call, pending, &p);
+        check_packed(&p, &ref, k, "pack");
+        assert_true(k->pack_cost[width](z, n_blocks) == cost);
+    }
+}
+
+static void test_pack(void **state)
+{
+    test_rng r = {31};
+    for (int width = CODES16; width < N_CODE_WIDTHS; width++)
+        for (int i = 0; i < 600; i++)
+            check_pack(&r, (enum code_width)width, 1 + rng_below(&r, i % 16 ? 9 : MOST_BLOCKS));
+}
+
+/* All 2^16 residuals, and blocks around the edges of what a byte or a map can hold. */
+static void test_pack_16_bit_edges(void **state)
+{
+    static packed p, ref;
+    static const uint16_t tops[] = {1, 2, 127, 128, 129, 255, 256, 257, 32767, 32768, 32769, 65534, 65535};
+    uint16_t *z = (uint16_t *)(void *)guarded_tail(&input, BLOCK * sizeof *z);
+    for (size_t t = 0; t < COUNT_OF(tops); t++)
+        for (unsigned n_nonzero = 1; n_nonzero <= BLOCK; n_nonzero++)
+            for (unsigned other = 1; other <= 3; other += 2) {
+                for (unsigned i = 0; i < BLOCK; i++)
+                    z[i] = i * 37 % BLOCK < n_nonzero ? (uint16_t)(i * 37 % BLOCK ? other : tops[t]) : 0;
+                pack_blocks(reference, CODES16, (const uint8_t *)z, 1, 1, 0, &ref);
+                FOR_EACH_FAMILY(k)
+                {
+                    pack_blocks(k, CODES16, (const uint8_t *)z, 1, 1, 0, &p);
+                    check_packed(&p, &ref, k, "pack");
+                }
+            }
+}
+
+/* Unpacks with every family; the verdict, and where it is good everything else, must be the reference's. */
+static void check_unpack(enum code_width width, const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity,
+                         plane_reader start)
+{
+    size_t bytes = n_blocks * BLOCK * code_bytes(width);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *codes, *codes_ref;
+        outputs_of(bytes, &codes, &codes_ref);
+        plane_reader in = start, ref = start;
+        bool ok = k->unpack[width](kinds, first_block, n_blocks, identity, &in, codes);
+        bool ok_ref = reference->unpack[width](kinds, first_block, n_blocks, identity, &ref, codes_ref);
+        if (ok != ok_ref)
+            fail_because("unpack of family %s says %d where the reference says %d (width %d, %zu blocks)",
+                         comet_isa_name(k->isa), ok, ok_ref, (int)width, n_blocks);
+        if (ok) {
+            assert_true(in.words == ref.words && in.bits.position == ref.bits.position);
+            check_outputs(codes, codes_ref, bytes, k, "unpack", n_blocks);
+        }
+    }
+}
+
+/* Words and bits one behind the other, as in a frame, then READ_SLACK bytes that may be read, then the guard. */
+static plane_reader place_planes(test_rng *r, const uint8_t *words, size_t word_bytes, const uint8_t *bits, size_t bit_bytes)
+{
+    uint8_t *at = guarded_tail(&input, word_bytes + bit_bytes + READ_SLACK);
+    memcpy(at, words, word_bytes);
+    memcpy(at + word_bytes, bits, bit_bytes);
+    for (size_t i = 0; i < READ_SLACK; i++)
+        at[word_bytes + bit_bytes + i] = (uint8_t)rng_next(r);
+    return (plane_reader){at, at + word_bytes, bit_reader_make(at + word_bytes, bit_bytes)};
+}
+
+static void check_unpack_inverts_pack(test_rng *r, enum code_width width, size_t n_blocks)
+{
+    static uint8_t z[QUANT_TILE * 8], back[QUANT_TILE * 8];
+    static packed p;
+    unsigned pending = (unsigned)rng_below(r, 50);
+    fill_residuals(r, width, n_blocks * BLOCK, z);
+    pack_blocks(reference, width, z, n_blocks, rng_below(r, n_blocks + 1), pending, &p);
+    plane_reader start = place_planes(r, p.words, p.word_bytes, p.bits, p.bit_bytes);
+    start.bits.position = pending;
+    plane_reader in = start;
+    assert_true(reference->unpack[width](p.kinds, 0, n_blocks, true, &in, back));
+    assert_true(in.words == in.words_end && in.bits.position == p.n_bits);
+    assert_memory_equal(back, z, n_blocks * BLOCK * code_bytes(width));
+    for (int identity = 0; identity < 2; identity++)
+        check_unpack(width, p.kinds, 0, n_blocks, identity, start);
+    for (int cut = 0; cut < 4; cut++) { /* words or bits missing at the end */
+        size_t words = p.word_bytes / 8 - rng_below(r, p.word_bytes / 8 + 1) * (cut & 1);
+        size_t bits = p.bit_bytes - rng_below(r, p.bit_bytes + 1) * (cut >> 1);
+        start = place_planes(r, p.words, words * 8, p.bits, bits);
+        start.bits.position = pending;
+        check_unpack(width, p.kinds, 0, n_blocks, false, start);
+    }
+}
+
+static void test_unpack(void **state)
+{
+    test_rng r = {32};
+    for (int width = CODES16; width < N_CODE_WIDTHS; width++)
+        for (int i = 0; i < 400; i++)
+            check_unpack_inverts_pack(&r, (enum code_width)width, 1 + rng_below(&r, i % 16 ? 9 : MOST_BLOCKS));
+}
+
+/* Kinds, words and bits that no encoder wrote. */
+static void test_unpack_of_damaged_streams(void **state)
+{
+    test_rng r = {33};
+    for (int i = 0; i < 12000; i++) {
+        enum code_width width = (enum code_width)rng_below(&r, N_CODE_WIDTHS);
+        uint8_t kinds[16], words[1024], bits[256];
+        size_t first_block = rng_below(&r, 4), n_blocks = 1 + rng_below(&r, 12);
+        size_t word_bytes = rng_below(&r, sizeof words / 8) * 8, bit_bytes = rng_below(&r, sizeof bits);
+        for (size_t k = 0; k < sizeof kinds; k++)
+            kinds[k] = (uint8_t)(rng_chance(&r, 3) ? rng_next(&r) : rng_below(&r, 4) * 17);
+        for (size_t k = 0; k < word_bytes; k++)
+            words[k] = (uint8_t)(rng_next(&r) & rng_next(&r));
+        for (size_t k = 0; k < bit_bytes; k++)
+            bits[k] = (uint8_t)(rng_chance(&r, 2) ? rng_next(&r) : rng_below(&r, 70));
+        plane_reader start = place_planes(&r, words, word_bytes, bits, bit_bytes);
+        start.bits.position = min_u64(rng_below(&r, 100), start.bits.limit);
+        check_unpack(width, kinds, first_block, n_blocks, rng_chance(&r, 2), start);
+    }
+}
+
+/* ---- tiles: quantise, predict and pack in one go ---- */
+
+typedef struct tile_case {
+    quantise_case q;
+    const uint8_t *x;
+    enum predictor predictor;
+    bool identity;
+    strides strides;
+    unsigned pending;
+    uint8_t *codes, *codes_ref; /* with what lies before and behind them */
+    size_t before, code_total;  /* in codes */
+} tile_case;
+
+typedef struct tile_result {
+    uint64_t failed[MOST_BLOCKS + 1];
+    moments moments;
+    packed packed;
+} tile_result;
+
+/* job may be carried out by a family's encode_tile or step by step by the reference. */
+static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes, tile_result *out)
+{
+    static _Alignas(64) uint8_t residuals[QUANT_TILE * sizeof(uint64_t)];
+    memset(out->failed, 0, sizeof out->failed);
+    out->moments = (moments){.min = INFINITY, .max = -INFINITY};
+    plane_writer w = packed_begin(&out->packed, c->pending);
+    size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
+    if (k) {
+        tile_job job = {&c->q.q,     c->x,       c->q.n,    c->q.first,        codes, out->failed, &out->moments, c->predictor,
+                        c->identity, c->strides, residuals, out->packed.kinds, &w};
+        k->encode_tile[c->q.dtype](&job);
+    } else {
+        reference->quantise[CODES16][c->q.dtype](&c->q.q, c->x, c->q.n, c->q.first, codes, out->failed, &out->moments);
+        reference->predict[CODES16](c->predictor, c->identity, codes, n_blocks * BLOCK, c->strides, residuals);
+        reference->pack[CODES16](residuals, n_blocks, 0, out->packed.kinds, &w);
+    }
+    packed_end(&out->packed, &w);
+}
+
+static void check_tile(test_rng *r, size_t n)
+{
+    static const enum predictor predictors[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
+    static tile_result result, ref;
+    tile_case c = {.q = quantise_case_of(r, n), .predictor = predictors[rng_below(r, 4)], .strides = random_strides(r)};
+    c.q.first = 0; /* so that kinds begin at the first */
+    c.identity = c.predictor == PREDICT_NONE && rng_chance(r, 2);
+    c.pending = (unsigned)rng_below(r, 50);
+    comet_tensor t = tensor_1d(c.q.dtype, n);
+    uint8_t *x = guarded_tail(&input, bytes_of(&t));
+    fill_tensor(r, (enum data_class)rng_below(r, N_DATA_CLASSES), &t, x);
+    c.x = x;
+    c.before = (c.strides.left + c.strides.up + 2 * BLOCK - 1) / BLOCK * BLOCK;
+    c.code_total = c.before + readable_codes(n);
+    outputs_of(c.code_total * 2, &c.codes, &c.codes_ref);
+    fill_codes(r, CODES16, c.before, c.codes);
+    memcpy(c.codes_ref, c.codes, c.before * 2);
+    uint8_t *start = need_malloc(c.code_total * 2);
+    memcpy(start, c.codes, c.code_total * 2);
+    run_tile(&c, NULL, c.codes_ref + c.before * 2, &ref);
+    FOR_EACH_FAMILY(k)
+    {
+        memcpy(c.codes, start, c.code_total * 2);
+        run_tile(&c, k, c.codes + c.before * 2, &result);
+        check_outputs(c.codes, c.codes_ref, c.code_total * 2, k, "encode_tile", n);
+        check_packed(&result.packed, &ref.packed, k, "encode_tile");
+        assert_memory_equal(result.failed, ref.failed, sizeof ref.failed);
+        if (all_finite(c.q.dtype, x, n))
+            check_moments(&result.moments, &ref.moments, k);
+    }
+    free(start);
+}
+
+static void test_encode_tile(void **state)
+{
+    test_rng r = {35};
+    for (size_t n = 1; n <= 200; n++)
+        for (int i = 0; i < 6; i++)
+            check_tile(&r, n);
+    for (int i = 0; i < 600; i++)
+        check_tile(&r, i % 3 ? QUANT_TILE : 1 + rng_below(&r, QUANT_TILE));
+}
+
+/* ---- lanes ---- */
+
+typedef struct lanes_case {
+    geometry shape;
+    lanes l;
+} lanes_case;
+
+static lanes_case random_lanes(test_rng *r)
+{
+    static const uint64_t channels[] = {1, 1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64, 80, 96, 100, 128, 256, 300};
+    uint64_t c = channels[rng_below(r, COUNT_OF(channels))];
+    uint64_t dims[4] = {1 + rng_below(r, 3), c, 1 + rng_below(r, 40), 1 + rng_below(r, 40)};
+    static const comet_layout layouts[] = {COMET_LAYOUT_PLANAR, COMET_LAYOUT_CHANNELS_LAST, COMET_LAYOUT_BLOCKED8,
+                                           COMET_LAYOUT_BLOCKED16};
+    comet_tensor t = tensor_of(COMET_DTYPE_F32, layouts[rng_below(r, 4)], 4, dims);
+    lanes_case out;
+    assert_ok(geometry_make(&t, &out.shape));
+    uint64_t most = min_u64(out.shape.n_elements, ROOM / 64), n = 1 + rng_below(r, most);
+    out.l = geometry_lanes(&out.shape, n < 64 ? 64 : n, (size_t)n);
+    return out;
+}
+
+static void check_gather_and_scatter(test_rng *r, const lanes_case *c, enum code_width width)
+{
+    const lanes *l = &c->l;
+    size_t size = code_bytes(width), cell_bytes = l->columns * l->width * size, code_total = l->n * size;
+    uint8_t *codes = guarded_tail(&input, readable_codes(l->n) * size), *back = need_malloc(code_total);
+    fill_codes(r, width, readable_codes(l->n), codes);
+    assert_true(l->rows * l->bands * l->columns * l->channels >= l->n);
+    if (cell_bytes + 64 > ROOM) {
+        free(back);
+        return;
+    }
+    FOR_EACH_FAMILY(k)
+    {
+        memset(back, 0x77, code_total);
+        for (size_t row = 0; row < l->rows; row++) {
+            uint8_t *cells, *cells_ref;
+            outputs_of(cell_bytes, &cells, &cells_ref);
+            k->gather_row[width](l, codes, row, cells);
+            reference->gather_row[width](l, codes, row, cells_ref);
+            check_outputs(cells, cells_ref, cell_bytes, k, "gather", l->n);
+            k->scatter_row[width](l, cells, row, back);
+        }
+        if (memcmp(back, codes, code_total) != 0)
+            fail_because("scatter of family %s does not undo gather (n %zu, channels %zu, columns %zu, bands %zu, rows %zu)",
+                         comet_isa_name(k->isa), l->n, l->channels, l->columns, l->bands, l->rows);
+    }
+    free(back);
+}
+
+static void test_gather_and_scatter(void **state)
+{
+    test_rng r = {41};
+    for (int i = 0; i < 400; i++) {
+        lanes_case c = random_lanes(&r);
+        check_gather_and_scatter(&r, &c, CODES16);
+        check_gather_and_scatter(&r, &c, CODES32);
+    }
+}
+
+/* ---- the dense model and coder ---- */
+
+static const enum predictor dense_predictors[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_LORENZO, PREDICT_MEDIAN, PREDICT_LINEAR};
+
+/* Two rows of cells with two positions of padding on either side. */
+typedef struct cell_rows {
+    enum code_width width;
+    size_t columns, lanes;  /* positions, lanes a position */
+    size_t position, bytes; /* in bytes; of a row with its padding */
+    uint8_t *above, *row;   /* the first cell */
+    uint8_t *memory;
+} cell_rows;
+
+static cell_rows random_rows(test_rng *r)
+{
+    cell_rows c = {
+        .width = (enum code_width)rng_below(r, 2), .columns = 1 + rng_below(r, 12), .lanes = LANES * (1 + rng_below(r, 3))};
+    c.position = c.lanes * code_bytes(c.width);
+    c.bytes = (c.columns + 4) * c.position;
+    c.memory = aligned_alloc(64, 2 * c.bytes);
+    assert_non_null(c.memory);
+    c.above = c.memory + 2 * c.position;
+    c.row = c.above + c.bytes;
+    fill_codes(r, c.width, (size_t)(2 * c.bytes / code_bytes(c.width)), c.memory);
+    return c;
+}
+
+/* As fill_codes, but within what an encoder makes, and mostly small. */
+static void calm_rows(test_rng *r, cell_rows *c)
+{
+    size_t n = 2 * c->bytes / code_bytes(c->width);
+    unsigned range = 1 + (unsigned)rng_below(r, rng_chance(r, 4) ? CODE16_LIMIT : 40);
+    for (size_t i = 0; i < n; i++) {
+        int32_t v = (int32_t)rng_below(r, 2 * range + 1) - (int32_t)range;
+        v = rng_chance(r, 3) ? v : v / 8;
+        if (c->width == CODES16)
+            ((int16_t *)(void *)c->memory)[i] = (int16_t)v;
+        else
+            ((int32_t *)(void *)c->memory)[i] = rng_chance(r, 50) ? v * 20000 : v;
+    }
+}
+
+typedef struct modelled {
+    uint16_t symbols[12 * 3 * LANES];
+    uint8_t extra[12 * 3 * LANES * 4 + 64];
+    uint64_t bits;
+} modelled;
+
+static void model_with(const codec_kernels *k, enum predictor p, const cell_rows *c, unsigned pending, modelled *m)
+{
+    memset(m, 0, sizeof *m);
+    bit_writer w = {.next = m->extra};
+    bit_write(&w, 0, pending);
+    k->model_row[c->width](p, c->above, c->row, c->columns, c->lanes, m->symbols, &w);
+    m->bits = (uint64_t)(w.next - m->extra) * 8 + w.n_pending;
+    uint8_t *end = bit_writer_end(&w);
+    memset(end, 0, (size_t)(m->extra + sizeof m->extra - end)); /* the writer may store further than the stream goes */
+}
+
+static void test_model_row(void **state)
+{
+    static modelled m, ref;
+    test_rng r = {51};
+    for (int i = 0; i < 1500; i++) {
+        cell_rows c = random_rows(&r);
+        calm_rows(&r, &c);
+        enum predictor p = dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))];
+        unsigned pending = (unsigned)rng_below(&r, 50);
+        model_with(reference, p, &c, pending, &ref);
+        FOR_EACH_FAMILY(k)
+        {
+            model_with(k, p, &c, pending, &m);
+            assert_true(m.bits == ref.bits);
+            assert_memory_equal(m.symbols, ref.symbols, c.columns * c.lanes * sizeof *m.symbols);
+            assert_memory_equal(m.extra, ref.extra, sizeof m.extra);
+        }
+        free(c.memory);
+    }
+}
+
+typedef struct coder_tables {
+    uint32_t start_frequency[N_CONTEXTS * N_SYMBOLS];
+    uint32_t slots[N_CONTEXTS * PROB_SCALE];
+} coder_tables;
+
+/* Frequencies in which every symbol occurs, those counted more often. */
+static void fill_tables(const uint16_t *symbols, size_t n, coder_tables *t)
+{
+    uint32_t counts[N_CONTEXTS * N_SYMBOLS] = {0};
+    for (size_t i = 0; i < n; i++)
+        counts[symbols[i]]++;
+    for (uint32_t c = 0; c < N_CONTEXTS; c++) {
+        uint32_t total = 1, sum = 0, start = 0, frequency[N_SYMBOLS];
+        for (uint32_t s = 0; s < N_SYMBOLS; s++)
+            total += counts[c * N_SYMBOLS + s];
+        for (uint32_t s = 0; s < N_SYMBOLS; s++)
+            sum += frequency[s] = 1 + counts[c * N_SYMBOLS + s] * (PROB_SCALE - N_SYMBOLS) / total;
+        frequency[c % N_SYMBOLS] += PROB_SCALE - sum;
+        for (uint32_t s = 0; s < N_SYMBOLS; s++) {
+            t->start_frequency[c * N_SYMBOLS + s] = start << 16 | frequency[s];
+            for (uint32_t i = 0; i < frequency[s]; i++)
+                t->slots[c * PROB_SCALE + start + i] = s << 23 | i << 12 | frequency[s];
+            start += frequency[s];
+        }
+    }
+}
+
+typedef struct coded {
+    const uint8_t *words; /* end at the output's guard */
+    size_t bytes;
+    uint32_t state[LANES];
+} coded;
+
+static coded encode_with(const codec_kernels *k, const uint16_t *symbols, size_t n, const coder_tables *t, uint8_t *end)
+{
+    coded c;
+    for (int i = 0; i < LANES; i++)
+        c.state[i] = STATE_MIN;
+    c.words = k->entropy_encode(symbols, n, t->start_frequency, end, c.state);
+    c.bytes = (size_t)(end - c.words);
+    return c;
+}
+
+static coder_tables tables; /* large */
+
+static void test_entropy_encode(void **state)
+{
+    test_rng r = {52};
+    for (int i = 0; i < 300; i++) {
+        size_t n = LANES * (1 + rng_below(&r, 40));
+        uint16_t *symbols = (uint16_t *)(void *)guarded_tail(&input, n * sizeof *symbols);
+        unsigned range = 1 + (unsigned)rng_below(&r, N_CONTEXTS * N_SYMBOLS);
+        for (size_t k = 0; k < n; k++)
+            symbols[k] = (uint16_t)rng_below(&r, rng_chance(&r, 2) ? range : 1 + range / 100);
+        fill_tables(symbols, n, &tables);
+        coded ref = encode_with(reference, symbols, n, &tables, expected.end);
+        FOR_EACH_FAMILY(k)
+        {
+            coded c = encode_with(k, symbols, n, &tables, output.end);
+            assert_int_equal(c.bytes, ref.bytes);
+            assert_memory_equal(c.words, ref.words, ref.bytes);
+            assert_memory_equal(c.state, ref.state, sizeof ref.state);
+        }
+    }
+}
+
+/* A reader over words and extra bits that lie one behind the other, as in a frame, with READ_SLACK behind them. */
+static entropy_reader reader_of(test_rng *r, const uint8_t *extra, size_t extra_bytes, const uint8_t *words, size_t word_bytes,
+                                const uint32_t state[LANES])
+{
+    uint8_t *at = guarded_tail(&input, extra_bytes + word_bytes + READ_SLACK);
+    memcpy(at, extra, extra_bytes);
+    memcpy(at + extra_bytes, words, word_bytes);
+    for (size_t i = 0; i < READ_SLACK; i++)
+        input.end[-1 - (ptrdiff_t)i] = (uint8_t)rng_next(r);
+    entropy_reader in = {.words = at + extra_bytes, .end = at + extra_bytes + word_bytes, .table = tables.slots};
+    in.extra = bit_reader_make(at, extra_bytes);
+    memcpy(in.state, state, sizeof in.state);
+    return in;
+}
+
+/* Whether every cell of the row is a code that an encoder can make. Families need not agree on others. */
+static bool codes_in_range(const cell_rows *c)
+{
+    for (size_t i = 0; i < c->columns * c->lanes; i++) {
+        int32_t v =
+            c->width == CODES16 ? ((const int16_t *)(const void *)c->row)[i] : ((const int32_t *)(const void *)c->row)[i];
+        int32_t limit = c->width == CODES16 ? CODE16_LIMIT : CODE32_LIMIT;
+        if (v < -limit || v > limit)
+            return false;
+    }
+    return true;
+}
+
+/* Decodes one row with every family from the same reader; the verdict, and where it is good everything else, must agree.
+ * Returns the verdict; the reference's row stays in *c. */
+static bool check_decode_row(enum predictor p, cell_rows *c, const entropy_reader *start)
+{
+    size_t row_bytes = c->columns * c->position;
+    uint8_t *saved = need_malloc(c->bytes);
+    memcpy(saved, c->row - 2 * c->position, c->bytes);
+    entropy_reader ref = *start;
+    bool ok_ref = reference->decode_row[c->width](p, c->above, c->row, c->columns, c->lanes, &ref);
+    uint8_t *row_ref = need_malloc(row_bytes);
+    memcpy(row_ref, c->row, row_bytes);
+    bool binding = codes_in_range(c);
+    FOR_EACH_FAMILY(k)
+    {
+        memcpy(c->row - 2 * c->position, saved, c->bytes);
+        entropy_reader in = *start;
+        bool ok = k->decode_row[c->width](p, c->above, c->row, c->columns, c->lanes, &in);
+        if (!binding)
+            continue;
+        if (ok != ok_ref)
+            fail_because("decode_row of family %s says %d where the reference says %d (predictor %d, width %d)",
+                         comet_isa_name(k->isa), ok, ok_ref, (int)p, (int)c->width);
+        if (!ok)
+            continue;
+        assert_ptr_equal(in.words, ref.words);
+        assert_true(in.extra.position == ref.extra.position);
+        assert_memory_equal(in.state, ref.state, sizeof ref.state);
+        if (memcmp(c->row, row_ref, row_bytes) != 0)
+            fail_because("decode_row of family %s differs (predictor %d, width %d)", comet_isa_name(k->isa), (int)p,
+                         (int)c->width);
+    }
+    memcpy(c->row, row_ref, row_bytes);
+    free(saved);
+    free(row_ref);
+    return ok_ref;
+}
+
+static void test_decode_row_inverts_the_encoder(void **state)
+{
+    static modelled m;
+    test_rng r = {53};
+    for (int i = 0; i < 600; i++) {
+        cell_rows c = random_rows(&r);
+        calm_rows(&r, &c);
+        enum predictor p = dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))];
+        size_t n = c.columns * c.lanes, row_bytes = c.columns * c.position;
+        model_with(reference, p, &c, 0, &m);
+        fill_tables(m.symbols, n, &tables);
+        coded words = encode_with(reference, m.symbols, n, &tables, output.end);
+        uint8_t *original = need_malloc(row_bytes);
+        memcpy(original, c.row, row_bytes);
+        memset(c.row, 0x3c, row_bytes);
+        entropy_reader in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8, words.words, words.bytes, words.state);
+        assert_true(check_decode_row(p, &c, &in));
+        assert_memory_equal(c.row, original, row_bytes);
+        if (words.bytes) { /* one word fewer: the verdict must be no */
+            in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8, words.words, words.bytes - 2, words.state);
+            assert_false(check_decode_row(p, &c, &in));
+        }
+        if (m.bits > 8) {
+            in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8 - 1, words.words, words.bytes, words.state);
+            assert_false(check_decode_row(p, &c, &in));
+        }
+        free(original);
+        free(c.memory);
+    }
+}
+
+/* Words, states and extra bits that no encoder wrote. */
+static void test_decode_row_of_damaged_streams(void **state)
+{
+    static uint8_t extra[4096], words[8192];
+    test_rng r = {54};
+    for (int i = 0; i < 1500; i++) {
+        cell_rows c = random_rows(&r);
+        calm_rows(&r, &c);
+        memset(c.row, 0, c.columns * c.position); /* what a stream that ends early leaves */
+        uint16_t symbols[256];
+        uint32_t states[LANES];
+        unsigned range = 1 + (unsigned)rng_below(&r, rng_chance(&r, 2) ? N_CONTEXTS * N_SYMBOLS : 20);
+        for (size_t k = 0; k < COUNT_OF(symbols); k++)
+            symbols[k] = (uint16_t)(rng_below(&r, range) + (rng_below(&r, N_CONTEXTS) * N_SYMBOLS)) % (N_CONTEXTS * N_SYMBOLS);
+        fill_tables(symbols, COUNT_OF(symbols), &tables);
+        for (int k = 0; k < LANES; k++)
+            states[k] = STATE_MIN + (uint32_t)rng_below(&r, UINT32_MAX - STATE_MIN);
+        size_t extra_bytes = rng_below(&r, sizeof extra), word_bytes = rng_below(&r, sizeof words / 2) * 2;
+        for (size_t k = 0; k < extra_bytes; k++)
+            extra[k] = (uint8_t)rng_next(&r);
+        for (size_t k = 0; k < word_bytes; k++)
+            words[k] = (uint8_t)rng_next(&r);
+        entropy_reader in = reader_of(&r, extra, extra_bytes, words, word_bytes, states);
+        check_decode_row(dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))], &c, &in);
+        free(c.memory);
+    }
+}
+
+/* ---- the table ---- */
+
+static void test_pick(void **state)
+{
+    comet_isa before = comet_isa_active(), isas[4];
+    size_t n = usable_isas(isas);
+    for (size_t i = 0; i < n; i++) {
+        comet_isa_set_cap(isas[i]);
+        assert_true(codec_kernels_pick()->isa <= isas[i]);
+    }
+    FOR_EACH_FAMILY(k)
+    {
+        assert_int_equal(comet_isa_set_cap(k->isa), k->isa);
+        assert_ptr_equal(codec_kernels_pick(), k);
+    }
+    comet_isa_set_cap(before);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_quantise_every_tail),
+        cmocka_unit_test(test_quantise_tiles),
+        cmocka_unit_test(test_quantise_all_halves),
+        cmocka_unit_test(test_predict_and_unpredict),
+        cmocka_unit_test(test_unpredict_inverts_predict),
+        cmocka_unit_test(test_pack),
+        cmocka_unit_test(test_pack_16_bit_edges),
+        cmocka_unit_test(test_unpack),
+        cmocka_unit_test(test_unpack_of_damaged_streams),
+        cmocka_unit_test(test_encode_tile),
+        cmocka_unit_test(test_gather_and_scatter),
+        cmocka_unit_test(test_model_row),
+        cmocka_unit_test(test_entropy_encode),
+        cmocka_unit_test(test_decode_row_inverts_the_encoder),
+        cmocka_unit_test(test_decode_row_of_damaged_streams),
+    };
+    return cmocka_run_group_tests_name("kernels", tests, make_room, free_room);
+}
