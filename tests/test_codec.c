@@ -525,6 +525,36 @@ static void test_same_bytes_for_any_instruction_set(void **state)
     comet_isa_set_cap(before);
 }
 
+/* The frame of a context that was given memory full of `garbage`. */
+static blob encode_in_garbage(const comet_tensor *t, const comet_params *p, const void *x, uint8_t garbage)
+{
+    test_allocator memory = {.garbage = garbage, .guarded = true};
+    comet_hooks hooks = hooks_with(&memory);
+    comet_encoder *encoder = new_encoder(&hooks, 1);
+    blob frame = encode(encoder, t, p, x, NULL);
+    comet_encoder_destroy(encoder);
+    return frame;
+}
+
+/* What lay in the memory that a context was given decides nothing. */
+static void test_same_bytes_for_any_garbage(void **state)
+{
+    const uint64_t dims[] = {2, 279, 4, 18};
+    for (int c = 0; c < N_DATA_CLASSES; c++)
+        for (uint64_t i = 0; i < 10; i++) {
+            comet_tensor t = tensor_of(dtypes[i % 3], layouts[i % 3], 4, dims); /* a range of f64 may be infinite */
+            void *x = make_data(i, (enum data_class)c, &t);
+            comet_params p = params_with(levels[i / 2 % 3], COMET_BOUND_RANGE, 0.004 + 0.0004 * (double)i);
+            blob a = encode_in_garbage(&t, &p, x, 0x7f), b = encode_in_garbage(&t, &p, x, 0xff);
+            if (!blobs_equal(a, b))
+                fail_because("data %s, case %d: %zu and %zu bytes", data_class_name((enum data_class)c), (int)i, a.bytes,
+                             b.bytes);
+            free(a.data);
+            free(b.data);
+            free(x);
+        }
+}
+
 /* What a context did before leaves no trace in what it does next. */
 static void test_context_has_no_memory(void **state)
 {
@@ -714,6 +744,7 @@ int main(void)
         cmocka_unit_test(test_levels_differ),
         cmocka_unit_test(test_same_bytes_for_any_threads),
         cmocka_unit_test(test_same_bytes_for_any_instruction_set),
+        cmocka_unit_test(test_same_bytes_for_any_garbage),
         cmocka_unit_test(test_context_has_no_memory),
         cmocka_unit_test(test_second_call_allocates_nothing),
         cmocka_unit_test(test_log_hook),

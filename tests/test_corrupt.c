@@ -24,6 +24,7 @@ static int set_up(void **state)
     frame_room = guarded_make(MOST_FRAME);
     tensor_room = guarded_make(MOST_TENSOR);
     for (size_t i = 0; i < 2; i++) {
+        memory[i].guarded = true;
         comet_hooks hooks = hooks_with(&memory[i]);
         decoders[i] = new_decoder(&hooks, i + 1);
     }
@@ -235,6 +236,40 @@ static void test_header_bytes(void **state)
         }
 }
 
+/* Counts that contradict each other or are out of range are refused even where nothing bad would come of them. */
+static void refuse_header(blob f, size_t at_field, uint64_t value)
+{
+    uint8_t *at = placed(f.data, f.bytes);
+    store_u64(at + at_field, value);
+    repair_checksums(at, f.bytes);
+    assert_false(try_frame(0, at, f.bytes));
+}
+
+static void test_impossible_headers(void **state)
+{
+    enum { AT_EB = 16, AT_ELEMENTS = 32, AT_CHUNK_ELEMENTS = 40, AT_CHUNKS = 48 };
+    static const uint64_t bad_bounds[] = {UINT64_C(0x7ff0000000000000), UINT64_C(0x7ff8000000000000),
+                                          UINT64_C(0xbff0000000000000)};
+    FOR_EACH_FRAME(f)
+    {
+        comet_frame_info info = info_of(f);
+        for (int d = -1; d <= 1; d += 2) {
+            refuse_header(f, AT_ELEMENTS, info.n_elements + (uint64_t)d);
+            refuse_header(f, AT_CHUNKS, info.n_chunks + (uint64_t)d);
+            refuse_header(f, FRAME_AT_FRAME_BYTES, info.frame_bytes + (uint64_t)d);
+        }
+        refuse_header(f, AT_CHUNK_ELEMENTS, 63);
+        refuse_header(f, AT_CHUNK_ELEMENTS, (1 << 24) + 1);
+        for (size_t i = 0; i < COUNT_OF(bad_bounds); i++)
+            refuse_header(f, AT_EB, bad_bounds[i]);
+        refuse_header(f, AT_EB, info.lossless ? UINT64_C(0x3ff0000000000000) : 0);
+        refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(1) << 40);    /* a byte that must be 0 */
+        refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(0x10) << 24); /* a flag that is none */
+        if (!info.lossless)
+            refuse_header(f, 8, load_u64(f.data + 8) | (uint64_t)(FLAG_DITHER | FLAG_SUPPORT) << 24);
+    }
+}
+
 /* Several at once: shapes, types and chunk sizes that fit each other but not the payload. */
 static void test_headers_that_lie_consistently(void **state)
 {
@@ -280,6 +315,35 @@ static void test_chunk_fields(void **state)
                 repair_index(at, f.bytes);
                 try_frame(0, at, f.bytes);
             }
+    }
+}
+
+/* Fields that no chunk of this frame can have are refused, whatever follows. */
+static void refuse_field(blob f, size_t field, unsigned value)
+{
+    uint8_t *at = placed(f.data, f.bytes);
+    at[(size_t)info_of(f).header_bytes + field] = (uint8_t)value;
+    repair_index(at, f.bytes);
+    assert_false(try_frame(0, at, f.bytes));
+}
+
+static void test_impossible_chunk_fields(void **state)
+{
+    FOR_EACH_FRAME(f)
+    {
+        const zoo_kind *kind = &zoo[frame_];
+        if (kind->mode == CHUNK_RAW)
+            continue;
+        for (unsigned v = CHUNK_DENSE + 1; v < 256; v++)
+            refuse_field(f, 0, v);
+        for (unsigned v = N_CODE_WIDTHS; v < 256; v++)
+            refuse_field(f, 1, v);
+        for (unsigned v = N_PREDICTORS; v < 256; v++)
+            refuse_field(f, 2, v);
+        for (unsigned v = 2; v < 256; v++)
+            refuse_field(f, 3, v);
+        refuse_field(f, 1, kind->bound_mode == COMET_BOUND_LOSSLESS ? CODES16 : CODES64);
+        refuse_field(f, 2, kind->mode == CHUNK_FAST ? PREDICT_MEDIAN : PREDICT_UP);
     }
 }
 
@@ -359,8 +423,10 @@ int main(void)
         cmocka_unit_test(test_flipped_bits_in_chunks),
         cmocka_unit_test(test_header_fields_at_extremes),
         cmocka_unit_test(test_header_bytes),
+        cmocka_unit_test(test_impossible_headers),
         cmocka_unit_test(test_headers_that_lie_consistently),
         cmocka_unit_test(test_chunk_fields),
+        cmocka_unit_test(test_impossible_chunk_fields),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_splices),
         cmocka_unit_test(test_garbage),

@@ -28,9 +28,12 @@ static const codec_kernels *const families[] = {
 #endif
 };
 
+/* The cap that COMET_MAX_ISA sets. */
+static comet_isa cap;
+
 static bool usable(const codec_kernels *k)
 {
-    return k->isa <= comet_isa_best();
+    return k->isa <= cap;
 }
 
 #define FOR_EACH_FAMILY(k)                                            \
@@ -43,6 +46,7 @@ static guarded input, output, expected;
 
 static int make_room(void **state)
 {
+    cap = comet_isa_active();
     input = guarded_make(ROOM);
     output = guarded_make(ROOM);
     expected = guarded_make(ROOM);

@@ -360,15 +360,36 @@ void guarded_free(guarded *g)
 
 /* ---- hooks ---- */
 
+/* The piece, aligned, as close to the guard as that allows. */
+static void *allocate_piece(const test_allocator *a, size_t bytes, size_t alignment)
+{
+    if (a->guarded) {
+        guarded g = guarded_make(bytes);
+        return guarded_tail(&g, (bytes + alignment - 1) / alignment * alignment);
+    }
+    void *memory = NULL;
+    return posix_memalign(&memory, alignment, bytes) == 0 ? memory : NULL;
+}
+
+static void free_piece(const test_allocator *a, void *memory, size_t bytes)
+{
+    if (!a->guarded) {
+        free(memory);
+        return;
+    }
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), room = (bytes + page - 1) / page * page;
+    munmap((void *)((uintptr_t)memory / page * page), room + page);
+}
+
 static void *counting_alloc(void *user, size_t bytes, size_t alignment)
 {
     test_allocator *a = user;
-    void *memory = NULL;
     a->n_calls++;
     bool fails = a->once ? a->n_calls == a->fail_from : a->n_calls >= a->fail_from;
-    if (a->fail_from && fails)
+    if (a->n_live == COUNT_OF(a->live) || (a->fail_from && fails))
         return NULL;
-    if (a->n_live == COUNT_OF(a->live) || posix_memalign(&memory, alignment, bytes) != 0)
+    void *memory = allocate_piece(a, bytes, alignment);
+    if (!memory)
         return NULL;
     memset(memory, a->garbage, bytes);
     a->live[a->n_live].memory = memory;
@@ -390,7 +411,7 @@ static void counting_release(void *user, void *memory, size_t bytes)
     }
     a->live[i] = a->live[--a->n_live];
     a->live_bytes -= bytes;
-    free(memory);
+    free_piece(a, memory, bytes);
 }
 
 comet_hooks hooks_with(test_allocator *a)

@@ -133,6 +133,7 @@ typedef struct test_allocator {
     size_t n_calls, n_live, live_bytes;
     size_t fail_from;
     bool once;
+    bool guarded; /* every piece ends at an inaccessible page, as nearly as its alignment lets it */
     bool misused;
     uint8_t garbage;
     struct {

@@ -27,7 +27,8 @@ comet_status encoder_predict(comet_encoder *encoder, const chunk_plan *plan, con
         uint64_t k = i * n_chunks / n_sampled;
         uint64_t first = k * p.chunk_elements, length = min_u64(p.chunk_elements, n - first);
         const uint8_t *x = (const uint8_t *)src + first * comet_dtype_bytes(p.dtype);
-        bytes += (double)chunk_encode(&p, ws, k, x, (size_t)length, &stats, &sum);
+        chunk_payload part = chunk_encode(&p, ws, k, x, (size_t)length, &stats, &sum);
+        bytes += (double)chunk_payload_bytes(&part);
         elements += (double)length;
     }
     *frame_bytes = elements > 0 ? bytes / elements * (double)n : 0;

@@ -1,5 +1,5 @@
 /*
- * The sample is up to 32 runs of a block (16 for level fast), one somewhere in each equal part of the chunk: at equal distances
+ * The sample is up to 32 runs of a block (10 for level fast), one somewhere in each equal part of the chunk: at equal distances
  * they might all meet the same edge of every plane. For level fast the cost of a predictor is what packing the sample
  * would take. For level dense it is the entropy of the sample's symbols given the local gradient, as the coder's contexts see
  * it. All of it in integers, so that every machine chooses the same.
@@ -8,7 +8,7 @@
 
 #include "codec/linear.h"
 
-enum { RUN = BLOCK, FAST_RUNS = 16 };
+enum { RUN = BLOCK, FAST_RUNS = 10 };
 enum { LINEAR_TRIES = 6 }; /* fits are slow */
 enum { LEVELS = 4, TOKENS = N_DIRECT + 64 };
 
@@ -163,11 +163,15 @@ size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS])
 
 static bool sample_non_negative(const sample *s)
 {
-    for (size_t k = 0; k < s->n_runs; k++)
-        for (ptrdiff_t i = 0; i < RUN; i++)
-            if (code_at(s->width, run_codes(s, k), i) < 0)
-                return false;
-    return true;
+    int32_t signs = 0;
+    for (size_t k = 0; k < s->n_runs; k++) {
+        const void *codes = run_codes(s, k);
+        const int16_t *c16 = codes;
+        const int32_t *c32 = codes;
+        for (size_t i = 0; i < RUN; i++)
+            signs |= s->width == CODES16 ? c16[i] : c32[i];
+    }
+    return signs >= 0;
 }
 
 static sample sample_make(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n)
@@ -187,7 +191,7 @@ static sample sample_make(const chunk_plan *plan, const workspace *ws, enum code
 }
 
 /* The cheapest of the predictors a level has; its cost goes to *best. */
-static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, uint64_t *best)
+static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool all_codes, uint64_t *best)
 {
     static const enum predictor fast_set[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
     static const enum predictor dense_set[] = {PREDICT_MEDIAN, PREDICT_LORENZO, PREDICT_LEFT, PREDICT_NONE};
@@ -205,7 +209,7 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, uint
     }
     /* A plane costs a quarter of a bit an element: not worth a look where there are few bits to save. */
     if (!plan->lossless && s->width != CODES64 && *best > 6 * s->n_runs * RUN) {
-        uint64_t bits = linear_cost(s, dense);
+        uint64_t bits = all_codes ? linear_cost(s, dense) : 0;
         if (bits < *best) {
             *best = bits;
             c = (choice){.dense = dense, .predictor = PREDICT_LINEAR};
@@ -214,18 +218,19 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, uint
     return c;
 }
 
-choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n)
+choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n,
+                     bool all_codes)
 {
     uint64_t fast_bits, dense_bits;
     if (n < RUN) /* too little to sample, or to pay for tables */
         return (choice){.predictor = PREDICT_NONE};
     sample s = sample_make(plan, ws, width, codes, n);
     if (plan->level == COMET_LEVEL_FAST || width == CODES64)
-        return cheapest(plan, &s, false, &fast_bits);
-    choice dense = cheapest(plan, &s, true, &dense_bits);
+        return cheapest(plan, &s, false, all_codes, &fast_bits);
+    choice dense = cheapest(plan, &s, true, all_codes, &dense_bits);
     if (plan->level == COMET_LEVEL_DENSE)
         return dense;
-    choice fast = cheapest(plan, &s, false, &fast_bits);
+    choice fast = cheapest(plan, &s, false, all_codes, &fast_bits);
     if (plan->min_ratio > 0) {
         double ratio = (double)(s.n_runs * RUN * comet_dtype_bytes(plan->dtype) * 8) / ((double)fast_bits + 1);
         return ratio >= plan->min_ratio || fast_bits <= dense_bits ? fast : dense;

@@ -49,6 +49,17 @@ typedef struct chunk_stats {
     double seconds_quantise, seconds_predict, seconds_code;
 } chunk_stats;
 
+/* An encoded chunk, in two pieces that belong behind each other. */
+typedef struct chunk_payload {
+    const uint8_t *head, *tail;
+    size_t head_bytes, tail_bytes;
+} chunk_payload;
+
+static inline size_t chunk_payload_bytes(const chunk_payload *p)
+{
+    return p->head_bytes + p->tail_bytes;
+}
+
 /* What a decoder's workspace must be able to hold. */
 typedef struct chunk_needs {
     bool codes, dense;
@@ -64,6 +75,10 @@ void workspace_free(workspace *ws, const comet_allocator *allocator);
 /* The first of the chunk's codes; a line, a position and a block of zeros lie before it. */
 void *codes_of(const workspace *ws, const chunk_plan *plan, enum code_width width);
 
+/* Tiles of a chunk can take turns in the same place, in the nearest cache, if the codes that lie between a tile and its
+ * neighbours above are carried over. Codes to carry, or 0 where there are so many that it does not pay. */
+size_t codes_carried(const chunk_plan *plan);
+
 /* Bytes that no payload of n elements exceeds. */
 static inline size_t chunk_bound(size_t n, size_t element)
 {
@@ -72,10 +87,10 @@ static inline size_t chunk_bound(size_t n, size_t element)
 
 void chunk_stats_init(chunk_stats *stats);
 
-/* Encodes chunk number `index`, n elements at x, into ws->out; returns the payload's bytes. Adds to *stats; *sum_of_squares is
- * that of this chunk, for the caller to add up in the order of chunks. */
-size_t chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
-                    double *sum_of_squares);
+/* Encodes chunk number `index`, n elements at x; the payload lies in ws->out. Adds to *stats; *sum_of_squares is that of this
+ * chunk, for the caller to add up in the order of chunks. */
+chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
+                     double *sum_of_squares);
 
 /* Which buffers the payload's mode calls for; adds to *needs. */
 void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs);

@@ -76,7 +76,7 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
     return true;
 }
 
-#define UNPACK_BLOCKS 64 /* done at a time: writing elements then goes on while the next ones are unpacked */
+#define TILE_BLOCKS (QUANT_TILE / BLOCK)
 
 /* Codes, and with a quantiser also the elements. */
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
@@ -90,10 +90,13 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
     if (room < 4 + kinds || load_u32(p->codes) > (room - 4 - kinds) / 8)
         return false;
     const uint8_t *words = p->codes + 4 + kinds, *words_end = words + (size_t)load_u32(p->codes) * 8;
+    size_t carried = q ? codes_carried(plan) : 0;
     plane_reader in = {words, words_end, bit_reader_make(words_end, (size_t)(p->outliers - words_end))};
-    for (size_t b = 0; b < n_blocks; b += UNPACK_BLOCKS) {
-        size_t count = (size_t)min_u64(UNPACK_BLOCKS, n_blocks - b), i = b * BLOCK;
-        uint8_t *tile = codes + i * size;
+    for (size_t b = 0; b < n_blocks; b += TILE_BLOCKS) {
+        size_t count = (size_t)min_u64(TILE_BLOCKS, n_blocks - b), i = b * BLOCK;
+        uint8_t *tile = carried ? codes : codes + i * size;
+        if (carried && i)
+            memcpy(codes - carried * size, codes + (QUANT_TILE - carried) * size, carried * size);
         if (!k->unpack[p->width](p->codes + 4, b, count, p->identity, &in, tile))
             return false;
         k->unpredict[p->width](p->predictor, tile, count * BLOCK, s);

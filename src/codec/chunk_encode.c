@@ -154,7 +154,13 @@ static size_t most_words(enum code_width width)
     return 8 * code_bytes(width);
 }
 
-/* Where the parts of a fast payload grow: bits gather behind the room that the words may need and are moved up in the end. */
+/* Where codes end, in one piece or in two. */
+typedef struct pieces {
+    uint8_t *head_end;          /* NULL: there is no such payload */
+    uint8_t *tail, *tail_end;   /* NULL if there is one piece */
+} pieces;
+
+/* Where the parts of a fast payload grow: bits gather behind the room that the words may need. */
 typedef struct fast_output {
     uint8_t *out, *kinds, *words, *bits;
     plane_writer writer;
@@ -181,16 +187,14 @@ static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, fas
     k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, &f->writer);
 }
 
-/* Count of words, kinds, words, bits. */
-static uint8_t *fast_end(fast_output *f)
+/* Count of words, kinds, words; bits apart. */
+static pieces fast_end(fast_output *f)
 {
-    size_t bit_bytes = (size_t)(bit_writer_end(&f->writer.bits) - f->bits);
     store_u32(f->out, (uint32_t)((f->writer.words - f->words) / 8));
-    memmove(f->writer.words, f->bits, bit_bytes);
-    return f->writer.words + bit_bytes;
+    return (pieces){f->writer.words, f->bits, bit_writer_end(&f->writer.bits)};
 }
 
-static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
+static pieces write_fast(const chunk *c, const choice *how, uint8_t *out)
 {
     fast_output f = fast_begin(c, out);
     for (size_t i = 0; i < c->n; i += QUANT_TILE)
@@ -198,8 +202,8 @@ static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
     return fast_end(&f);
 }
 
-/* Quantises on the way, to 16 bits. NULL if the elements do not suit that. */
-static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
+/* Quantises on the way, to 16 bits. Nothing if the elements do not suit that. */
+static pieces quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
 {
     fast_output f = fast_begin(c, out);
     tile_job job = {.quantiser = &c->quantiser,
@@ -210,28 +214,32 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
                     .residuals = c->ws->residuals.data,
                     .kinds = f.kinds,
                     .out = &f.writer};
+    int16_t *codes = (int16_t *)(void *)c->codes;
+    size_t carried = codes_carried(c->plan);
     for (size_t i = 0; i < c->n; i += QUANT_TILE) {
         job.n = (size_t)min_u64(QUANT_TILE, c->n - i);
         job.first = (uint32_t)i;
         job.x = c->x + i * c->element;
-        job.codes = c->codes + i * code_bytes(CODES16);
+        job.codes = carried ? codes : codes + i;
+        if (carried && i)
+            memcpy(codes - carried, codes + QUANT_TILE - carried, carried * sizeof *codes);
         job.failed = c->failed + i / BLOCK;
         c->plan->kernels->encode_tile[c->plan->dtype](&job);
         count_failed(c, i, job.n);
         if (c->n_failed > c->n / 64)
-            return NULL;
+            return (pieces){0};
     }
     return fast_end(&f);
 }
 
 /* What does not pay for dense tables may still do fast; *how says in the end how it was done. */
-static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
+static pieces write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
     if (how->dense) {
         lanes l = geometry_lanes(&c->plan->shape, c->plan->chunk_elements, c->n);
         uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, &l, c->codes, out, most);
         if (end)
-            return end;
+            return (pieces){.head_end = end};
         how->dense = false;
         how->predictor = how->predictor == PREDICT_MEDIAN ? PREDICT_LORENZO : how->predictor;
     }
@@ -262,34 +270,41 @@ static uint8_t *write_outliers(const chunk *c, uint8_t *out)
     return out;
 }
 
-static size_t write_raw(const chunk *c, uint8_t *out)
+static chunk_payload write_raw(const chunk *c)
 {
+    uint8_t *out = c->ws->out.data;
     memset(out, 0, CHUNK_HEADER_BYTES);
     memcpy(out + CHUNK_HEADER_BYTES, c->x, c->n * c->element);
-    return chunk_bound(c->n, c->element);
+    return (chunk_payload){.head = out, .head_bytes = chunk_bound(c->n, c->element)};
 }
 
-/* Header and outliers around codes that end at `out`; returns the length, or 0 if a raw chunk is no longer. */
-static size_t finish(const chunk *c, const choice *how, uint8_t *out)
+/* Header and outliers around the codes; nothing if a raw chunk is no longer. */
+static chunk_payload finish(const chunk *c, const choice *how, pieces codes)
 {
-    uint8_t *payload = c->ws->out.data, *outliers = out;
+    uint8_t *head = c->ws->out.data, *outliers = codes.tail ? codes.tail_end : codes.head_end;
     size_t raw = chunk_bound(c->n, c->element);
-    if (!out || (size_t)(out - payload) + c->n_failed * (c->element + 1) >= raw)
-        return 0;
-    out = write_outliers(c, out);
-    payload[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
-    payload[1] = (uint8_t)c->width;
-    payload[2] = (uint8_t)how->predictor;
-    payload[3] = how->identity;
-    store_u32(payload + 4, (uint32_t)c->n_failed);
-    store_u32(payload + 8, (uint32_t)(out - outliers));
-    return (size_t)(out - payload) < raw ? (size_t)(out - payload) : 0;
+    chunk_payload p = {.head = head, .tail = codes.tail};
+    if (!codes.head_end)
+        return (chunk_payload){0};
+    p.head_bytes = (size_t)(codes.head_end - head);
+    p.tail_bytes = codes.tail ? (size_t)(codes.tail_end - codes.tail) : 0;
+    if (chunk_payload_bytes(&p) + c->n_failed * (c->element + 1) >= raw)
+        return (chunk_payload){0};
+    size_t outlier_bytes = (size_t)(write_outliers(c, outliers) - outliers);
+    *(codes.tail ? &p.tail_bytes : &p.head_bytes) += outlier_bytes;
+    head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
+    head[1] = (uint8_t)c->width;
+    head[2] = (uint8_t)how->predictor;
+    head[3] = how->identity;
+    store_u32(head + 4, (uint32_t)c->n_failed);
+    store_u32(head + 8, (uint32_t)outlier_bytes);
+    return chunk_payload_bytes(&p) < raw ? p : (chunk_payload){0};
 }
 
-/* All the codes are there: the payload, or 0 if a raw one is no longer. */
-static size_t write_coded(chunk *c, choice *how)
+/* All the codes are there: the payload, or nothing if a raw one is no longer. */
+static chunk_payload write_coded(chunk *c, choice *how)
 {
-    uint8_t *payload = c->ws->out.data, *out = payload + CODED_HEADER_BYTES;
+    uint8_t *head = c->ws->out.data, *out = head + CODED_HEADER_BYTES;
     if (how->predictor == PREDICT_LINEAR) {
         linear_shape s = {c->n, c->plan->shape.channels, c->plan->shape.columns};
         if (linear_encode(c->width, &s, c->codes, out))
@@ -297,11 +312,11 @@ static size_t write_coded(chunk *c, choice *how)
         else
             how->predictor = how->dense ? PREDICT_MEDIAN : PREDICT_LORENZO;
     }
-    size_t so_far = (size_t)(out - payload), raw = chunk_bound(c->n, c->element);
+    size_t so_far = (size_t)(out - head), raw = chunk_bound(c->n, c->element);
     if (so_far >= raw)
-        return 0;
-    out = write_codes(c, how, out, raw - so_far);
-    return finish(c, how, out);
+        return (chunk_payload){0};
+    pieces codes = write_codes(c, how, out, raw - so_far);
+    return finish(c, how, codes);
 }
 
 /* ---- the whole ---- */
@@ -340,50 +355,50 @@ static void add_figures(const chunk *c, unsigned mode, chunk_stats *stats)
     stats->n_chunks[mode]++;
 }
 
-/* Level fast in one pass. 0 if it is not to be had that way. */
-static size_t encode_in_one_pass(chunk *c, chunk_stats *stats)
+/* Level fast in one pass. Nothing if it is not to be had that way. */
+static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats)
 {
     double t0 = comet_now();
     quantise_sample(c, CODES16);
-    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n);
+    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, false);
     double t1 = comet_now();
     stats->seconds_predict += t1 - t0;
     if (how.predictor == PREDICT_LINEAR)
-        return 0;
-    uint8_t *out = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
+        return (chunk_payload){0};
+    pieces codes = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
     stats->seconds_code += comet_now() - t1;
-    return finish(c, &how, out);
+    return finish(c, &how, codes);
 }
 
-static size_t encode_in_stages(chunk *c, chunk_stats *stats)
+static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
 {
     double t0 = comet_now();
     make_codes(c);
     double t1 = comet_now();
-    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n);
+    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
     double t2 = comet_now();
-    size_t bytes = write_coded(c, &how);
+    chunk_payload p = write_coded(c, &how);
     stats->seconds_quantise += t1 - t0;
     stats->seconds_predict += t2 - t1;
     stats->seconds_code += comet_now() - t2;
-    return bytes;
+    return p;
 }
 
-size_t chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
-                    double *sum_of_squares)
+chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
+                     double *sum_of_squares)
 {
     chunk c = {.plan = plan, .ws = ws, .x = x, .n = n, .element = comet_dtype_bytes(plan->dtype), .failed = ws->failed.data};
     c.quantiser = plan->quantiser;
     c.quantiser.key = quantiser_key(plan->seed, index);
-    size_t bytes = 0;
+    chunk_payload p = {0};
     if (plan->level == COMET_LEVEL_FAST && !plan->lossless)
-        bytes = encode_in_one_pass(&c, stats);
-    if (bytes == 0)
-        bytes = encode_in_stages(&c, stats);
-    if (bytes == 0)
-        bytes = write_raw(&c, ws->out.data);
+        p = encode_in_one_pass(&c, stats);
+    if (!p.head)
+        p = encode_in_stages(&c, stats);
+    if (!p.head)
+        p = write_raw(&c);
     take_figures(&c);
-    add_figures(&c, *(const uint8_t *)ws->out.data, stats);
+    add_figures(&c, p.head[0], stats);
     *sum_of_squares = c.figures.sum_of_squares;
-    return bytes;
+    return p;
 }

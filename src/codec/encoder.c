@@ -112,15 +112,17 @@ static uint64_t claim(run *r, uint64_t k, size_t bytes)
     return begin;
 }
 
-static void place(run *r, uint64_t k, const uint8_t *payload, size_t bytes)
+static void place(run *r, uint64_t k, const chunk_payload *p)
 {
+    size_t bytes = chunk_payload_bytes(p);
     uint64_t begin = claim(r, k, bytes);
-    if (begin + bytes > r->capacity)
+    if (begin + bytes > r->capacity || bytes == 0)
         return;
-    memcpy(r->dst + begin, payload, bytes);
+    memcpy(r->dst + begin, p->head, p->head_bytes);
+    memcpy(r->dst + begin + p->head_bytes, p->tail, p->tail_bytes);
     uint8_t *entry = frame_index_entry(&r->header, r->dst, k);
     store_u32(entry, (uint32_t)bytes);
-    store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(payload, bytes) : 0);
+    store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(r->dst + begin, bytes) : 0);
 }
 
 static void work(void *arg, size_t index)
@@ -134,10 +136,11 @@ static void work(void *arg, size_t index)
         uint64_t k = atomic_fetch_add(&r->next, 1);
         if (k >= r->header.n_chunks)
             return;
-        size_t n = frame_chunk_length(&r->header, k), bytes = 0;
+        chunk_payload p = {0};
         if (!atomic_load_explicit(&r->full, memory_order_relaxed))
-            bytes = chunk_encode(r->plan, ws, k, r->src + k * chunk_bytes, n, &r->stats[worker], &r->sums[k]);
-        place(r, k, ws->out.data, bytes);
+            p = chunk_encode(r->plan, ws, k, r->src + k * chunk_bytes, frame_chunk_length(&r->header, k), &r->stats[worker],
+                             &r->sums[k]);
+        place(r, k, &p);
     }
 }
 

@@ -14,6 +14,11 @@ void *codes_of(const workspace *ws, const chunk_plan *plan, enum code_width widt
     return (uint8_t *)ws->codes.data + padding(plan) * code_bytes(width);
 }
 
+size_t codes_carried(const chunk_plan *plan)
+{
+    return padding(plan) <= QUANT_TILE / 4 ? padding(plan) : 0;
+}
+
 static size_t longest_chunk(const chunk_plan *plan)
 {
     return (size_t)min_u64(plan->chunk_elements, plan->shape.n_elements);

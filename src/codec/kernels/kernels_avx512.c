@@ -49,39 +49,71 @@ HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, 
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
 
-/* Whether all elements summed up were within the bound and the range of codes; if so, takes the sums over. NaN and Inf show in
- * the squares. */
-static inline bool f32_sums_take(const f32_sums *s, const quantiser *q, moments *m)
+/* Whether all elements summed up were within the bound and the range of codes. NaN and Inf show in the squares. */
+static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q)
 {
     float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
     bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
-    bool finite = isfinite(_mm512_reduce_add_ps(s->squares));
-    if (!in_range || !finite || !(_mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb))
-        return false;
+    return in_range && isfinite(_mm512_reduce_add_ps(s->squares)) &&
+           _mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb;
+}
+
+static inline void f32_sums_take(const f32_sums *s, moments *m)
+{
     float squares[SUM_LANES];
     _mm512_storeu_ps(squares, s->squares);
     for (int i = 0; i < SUM_LANES; i++)
         m->sum_of_squares[i] += (double)squares[i];
     m->n_nonzero += (uint64_t)_mm512_reduce_add_epi32(s->nonzero);
-    m->min = (double)low;
-    m->max = (double)high;
-    return true;
+    m->min = (double)_mm512_reduce_min_ps(s->low);
+    m->max = (double)_mm512_reduce_max_ps(s->high);
 }
 
-/* Runs without the checks of single elements, and again with them, in the generic body, if the tile turns out to need them. */
+/* 64 elements of any kind: those that fail are told, and get code 0. */
+HOT uint64_t quantise_block_checked(const quantiser *q, const float *x, int16_t *codes, f32_sums *s)
+{
+    const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step), eb = _mm512_set1_ps(q->eb);
+    const __m512 limit = _mm512_set1_ps(CODE16_LIMIT), minus_limit = _mm512_set1_ps(-CODE16_LIMIT);
+    uint64_t failed = 0;
+    for (int i = 0; i < 4; i++) {
+        __m512 v = _mm512_loadu_ps(x + 16 * i);
+        __m512 t = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(v, inverse), minus_limit), limit); /* NaN becomes -limit */
+        __m512i c = _mm512_cvtps_epi32(t);
+        __m512 error = _mm512_sub_ps(v, _mm512_mul_ps(_mm512_cvtepi32_ps(c), step));
+        __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(error), eb, _CMP_NLE_UQ);
+        _mm256_storeu_si256((__m256i *)(codes + 16 * i), _mm512_maskz_cvtepi32_epi16((__mmask16)~bad, c));
+        failed |= (uint64_t)bad << (16 * i);
+        s->squares = _mm512_fmadd_ps(v, v, s->squares);
+        s->low = _mm512_min_ps(v, s->low);
+        s->high = _mm512_max_ps(v, s->high);
+        __mmask16 nonzero = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+        s->nonzero = _mm512_mask_add_epi32(s->nonzero, nonzero, s->nonzero, _mm512_set1_epi32(1));
+    }
+    return failed;
+}
+
+/* Runs without the checks of single elements, and again with them if the tile turns out to need them. */
 static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                                    moments *m)
 {
-    f32_sums s = f32_sums_make(m);
-    bool plain = q->mode == QUANTISE_PLAIN;
+    const float *v = x;
+    int16_t *c = codes;
     size_t whole = n / BLOCK * BLOCK;
-    for (size_t i = 0; plain && i < whole; i += BLOCK)
-        quantise_block_f32(q, (const float *)x + i, (int16_t *)codes + i, &s);
-    if (!plain || !f32_sums_take(&s, q, m)) {
+    if (q->mode != QUANTISE_PLAIN) {
         quantise_f32_16_generic(q, x, n, first, codes, failed, m);
         return;
     }
-    memset(failed, 0, whole / BLOCK * sizeof *failed);
+    f32_sums s = f32_sums_make(m);
+    for (size_t i = 0; i < whole; i += BLOCK)
+        quantise_block_f32(q, v + i, c + i, &s);
+    if (f32_sums_clean(&s, q)) {
+        memset(failed, 0, whole / BLOCK * sizeof *failed);
+    } else {
+        s = f32_sums_make(m);
+        for (size_t i = 0; i < whole; i += BLOCK)
+            failed[i / BLOCK] = quantise_block_checked(q, v + i, c + i, &s);
+    }
+    f32_sums_take(&s, m);
     if (whole < n)
         quantise_f32_16_generic(q, (const float *)x + whole, n - whole, first + (uint32_t)whole, (int16_t *)codes + whole,
                                 failed + whole / BLOCK, m);
@@ -304,12 +336,15 @@ HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *
 /* ---- quantise, predict and pack in one loop, f32 ---- */
 
 #define LAG 4         /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
-#define FETCH_AHEAD 1024 /* elements */
+#define FETCH_AHEAD 2048 /* elements */
 
 HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool identity, bool next_door)
 {
     const float *x = j->x;
     int16_t *codes = j->codes;
+    uint8_t *kinds = j->kinds;
+    const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
+    const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
     f32_sums s = f32_sums_make(j->moments);
     plane_writer w = *j->out;
@@ -320,17 +355,18 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
         if (b < n_blocks) {
             for (int line = 0; line < 4; line++)
                 _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
-            quantise_block_f32(j->quantiser, x + b * BLOCK, codes + b * BLOCK, &s);
+            quantise_block_f32(&q, x + b * BLOCK, codes + b * BLOCK, &s);
         }
         if (b >= LAG) {
             const int16_t *c = codes + (b - LAG) * BLOCK;
-            __m512i z0 = residuals32(predictor, identity, c, j->strides, next_door, &before);
-            __m512i z1 = residuals32(predictor, identity, c + 32, j->strides, next_door, &before);
-            pack_block(z0, z1, first_block + b - LAG, j->kinds, &w);
+            __m512i z0 = residuals32(predictor, identity, c, distance, next_door, &before);
+            __m512i z1 = residuals32(predictor, identity, c + 32, distance, next_door, &before);
+            pack_block(z0, z1, first_block + b - LAG, kinds, &w);
         }
     }
-    if (!f32_sums_take(&s, j->quantiser, j->moments))
+    if (!f32_sums_clean(&s, &q))
         return false;
+    f32_sums_take(&s, j->moments);
     memset(j->failed, 0, n_blocks * sizeof *j->failed);
     *j->out = w;
     return true;
@@ -353,7 +389,7 @@ static void encode_tile_f32_avx512(const tile_job *j)
         default: done = encode_blocks_f32(j, PREDICT_NONE, j->identity, false); break;
         }
     if (!done)
-        encode_tile_by(j, quantise_f32_16_generic, predict_16_generic, pack_16_avx512);
+        encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
 }
 
 DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, predict_16_generic, pack_16_avx512)
