@@ -49,6 +49,26 @@ static void write_golden(const char *folder)
     print_message("wrote %zu frames to %s\n", zoo_size, folder);
 }
 
+enum { SEED_BYTES = ROUNDTRIP_HEADER + 600 };
+
+/* An input that the round-trip target takes and that is not over at once; its data are random bytes, runs or small integers. */
+static void draw_roundtrip_seed(test_rng *r, uint8_t input[SEED_BYTES])
+{
+    roundtrip_input in;
+    bool taken = false;
+    while (!taken) {
+        for (size_t k = 0; k < ROUNDTRIP_HEADER; k++)
+            input[k] = (uint8_t)(k < 6 || rng_chance(r, 2) ? rng_next(r) : 1 + rng_below(r, 12));
+        if (roundtrip_read(input, ROUNDTRIP_HEADER, &in)) {
+            taken = in.n >= 100;
+            free(in.x);
+        }
+    }
+    uint64_t kind = rng_below(r, 3);
+    for (size_t k = ROUNDTRIP_HEADER; k < SEED_BYTES; k++)
+        input[k] = (uint8_t)(kind == 0 ? rng_next(r) : kind == 1 ? k / 40 : rng_below(r, 3));
+}
+
 static void write_corpus(const char *folder)
 {
     char path[900], name[64];
@@ -60,12 +80,12 @@ static void write_corpus(const char *folder)
         snprintf(path, sizeof path, "%s/info", folder);
         write_file(path, name, frame.data, (size_t)frame_header_bytes(frame.data[10]));
         free(frame.data);
-        uint8_t input[ROUNDTRIP_HEADER + 600];
+        uint8_t input[SEED_BYTES];
         test_rng r = {i};
-        for (size_t k = 0; k < sizeof input; k++) /* data of many kinds: random bytes, runs, small integers */
-            input[k] = (uint8_t)(i % 3 == 0 || k < ROUNDTRIP_HEADER ? rng_next(&r) : i % 3 == 1 ? k / 40 : rng_below(&r, 3));
+        draw_roundtrip_seed(&r, input);
         snprintf(path, sizeof path, "%s/roundtrip", folder);
-        write_file(path, zoo[i].name, input, ROUNDTRIP_HEADER + 15 * i);
+        snprintf(name, sizeof name, "seed_%02zu", i);
+        write_file(path, name, input, ROUNDTRIP_HEADER + 15 * i);
     }
     print_message("wrote %zu seeds for each target to %s\n", zoo_size, folder);
 }

@@ -46,17 +46,31 @@ static void describe(const property_case *c)
                 comet_isa_name(c->isas[0]), comet_isa_name(c->isas[1]), c->reversed);
 }
 
-#define require(c, condition, ...)                                                                            \
-    do {                                                                                                      \
-        if (!(condition)) {                                                                                   \
-            print_error("property broken: %s\n", #condition);                                                 \
-            print_error(__VA_ARGS__);                                                                         \
-            print_error("\n");                                                                                \
-            describe(c);                                                                                      \
-            print_error("repro: COMET_PROPERTY_SEED=%llu COMET_PROPERTY_CASES=1 build/tests/test_property\n", \
-                        (unsigned long long)(c)->seed);                                                       \
-            fail();                                                                                           \
-        }                                                                                                     \
+static void print_repro(uint64_t seed)
+{
+    const char *cap = getenv("COMET_MAX_ISA");
+    print_error("repro: %s%s%sCOMET_PROPERTY_SEED=%llu COMET_PROPERTY_CASES=1 build/tests/test_property\n",
+                cap ? "COMET_MAX_ISA=" : "", cap ? cap : "", cap ? " " : "", (unsigned long long)seed);
+}
+
+static uint64_t running; /* the seed of the case that runs */
+
+static void print_running(void)
+{
+    print_error("crashed\n");
+    print_repro(running);
+}
+
+#define require(c, condition, ...)                            \
+    do {                                                      \
+        if (!(condition)) {                                   \
+            print_error("property broken: %s\n", #condition); \
+            print_error(__VA_ARGS__);                         \
+            print_error("\n");                                \
+            describe(c);                                      \
+            print_repro((c)->seed);                           \
+            fail();                                           \
+        }                                                     \
     } while (0)
 
 /* ---- drawing a case ---- */
@@ -268,7 +282,9 @@ static void test_random_cases(void **state)
     uint64_t first = environment_number("COMET_PROPERTY_SEED", DEFAULT_SEED);
     uint64_t n = environment_number("COMET_PROPERTY_CASES", DEFAULT_CASES);
     print_message("seed %llu, %llu cases\n", (unsigned long long)first, (unsigned long long)n);
+    crash_for_good(print_running);
     for (uint64_t k = 0; k < n; k++) {
+        running = first + k;
         property_case c = draw_case(first + k);
         check_case(&c);
         free(c.x);

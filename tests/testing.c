@@ -3,6 +3,7 @@
 #include "testing.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -356,6 +357,24 @@ void guarded_free(guarded *g)
 {
     munmap(g->map, g->map_bytes);
     g->map = g->end = NULL;
+}
+
+static void (*crash_report)(void);
+
+static void on_crash(int number)
+{
+    signal(number, SIG_DFL);
+    if (crash_report)
+        crash_report();
+    raise(number);
+}
+
+void crash_for_good(void (*report)(void))
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+    crash_report = report;
+    for (size_t i = 0; i < COUNT_OF(signals); i++)
+        signal(signals[i], on_crash);
 }
 
 /* ---- hooks ---- */

@@ -125,6 +125,10 @@ static inline uint8_t *guarded_tail(const guarded *g, size_t bytes)
     return g->end - bytes;
 }
 
+/* Until the end of the running test a crash ends the program, after a call of `report` if that is not NULL. cmocka would catch
+ * it and go on, only to hang in a context whose task never came back. */
+void crash_for_good(void (*report)(void));
+
 /* ---- hooks ---- */
 
 /* Counts, fills what it gives with garbage, notes wrong releases, and fails from call number fail_from on (1 is the first; 0

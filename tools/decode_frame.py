@@ -99,6 +99,9 @@ class BitReader:
         self.at = end
         return value
 
+    def bytes_left(self):
+        return len(self.data) - ceil_div(self.at, 8)
+
     def elias_gamma(self):
         zeros = 0
         while self.take(1) == 0:
@@ -367,6 +370,7 @@ class Chunk(NamedTuple):
     stats: dict  # what was met, for --stats
 
     def residual(self, z):
+        z &= (1 << self.width) - 1
         if self.signed:
             return as_signed(z, self.width)
         return -(z + 1) // 2 if z & 1 else z // 2
@@ -521,6 +525,8 @@ def decode_fast(chunk, reader):
     zs = []
     for kind in streams.kinds:
         zs += decode_block(chunk, kind, streams)
+    require(next(streams.words, None) is None, f"{reader.what}: words left over")
+    require(streams.bits.bytes_left() == 0, f"{reader.what}: bits left over")
     return add_predictions(chunk, [chunk.residual(z) for z in zs[:chunk.n]])
 
 
@@ -559,6 +565,7 @@ def block_kind(chunk, kind, bits):
 def decode_bitmap_block(chunk, n_planes, streams):
     bitmap = next_word(chunk, streams.words)
     places = [j for j in range(64) if bitmap >> j & 1]
+    require(len(places) <= 56, f"chunk {chunk.number}: a bitmap of {len(places)}")
     planes = [streams.bits.take(len(places)) for _ in range(n_planes)]
     zs = [0] * 64
     for place, value in zip(places, merge_planes(planes, len(places))):

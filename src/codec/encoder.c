@@ -119,7 +119,8 @@ static void place(run *r, uint64_t k, const chunk_payload *p)
     if (begin + bytes > r->capacity || bytes == 0)
         return;
     memcpy(r->dst + begin, p->head, p->head_bytes);
-    memcpy(r->dst + begin + p->head_bytes, p->tail, p->tail_bytes);
+    if (p->tail_bytes)
+        memcpy(r->dst + begin + p->head_bytes, p->tail, p->tail_bytes);
     uint8_t *entry = frame_index_entry(&r->header, r->dst, k);
     store_u32(entry, (uint32_t)bytes);
     store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(r->dst + begin, bytes) : 0);
