@@ -61,6 +61,7 @@ const zoo_kind zoo[] = {
     {"range",          F32,  NCHW, {1, 1, 20, 20},  DATA_SMOOTH,     FAST,  RANGE,    0.01,  ZOO_PLAIN,    0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
     {"stddev",         F32,  NCHW, {1, 1, 20, 20},  DATA_SMOOTH,     FAST,  STDDEV,   0.1,   ZOO_PLAIN,    0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
     {"ratio",          F32,  NCHW, {1, 1, 40, 40},  DATA_SMOOTH,     FAST,  RATIO,    6,     ZOO_PLAIN,    0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
+    {"large",          F32,  NCHW, {1, 1, 256, 200}, DATA_CONSTANT,  FAST,  ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
     {"one",            F32,  NCHW, {1, 1, 1, 1},    DATA_NOISE,      FAST,  ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_RAW,   ANY_PREDICTOR,   CODES16},
     {"empty",          F32,  NCHW, {1, 0, 1, 1},    DATA_NOISE,      DENSE, ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_RAW,   ANY_PREDICTOR,   CODES16},
 };

@@ -292,6 +292,7 @@ def check_header(header, file_bytes):
     lossless = header.flags & LOSSLESS != 0
     require(math.isfinite(header.bound) and header.bound >= 0, f"header: error bound {header.bound}")
     require((header.bound == 0) == lossless, f"header: error bound {header.bound} with flags {header.flags}")
+    require(header.flags & (KEEP_SUPPORT | DITHER) != KEEP_SUPPORT | DITHER, "header: keep support together with dither")
     n_elements = elements_of(header.dims, header.layout)
     require(header.n_elements == n_elements, f"header: {header.n_elements} elements, the dims make {n_elements}")
     require(64 <= header.chunk_elements <= 2**24, f"header: {header.chunk_elements} elements a chunk")
@@ -370,6 +371,7 @@ class Chunk(NamedTuple):
     stats: dict  # what was met, for --stats
 
     def residual(self, z):
+        """The residual r of z, which counts modulo 2^width."""
         z &= (1 << self.width) - 1
         if self.signed:
             return as_signed(z, self.width)
@@ -409,8 +411,10 @@ def check_chunk(chunk, mode, signed):
         widths = (16, 32)
     require(chunk.width in widths, f"chunk {chunk.number}: codes of {chunk.width} bits")
     require(mode == "fast" or chunk.width < 64, f"chunk {chunk.number}: dense codes of 64 bits")
-    never = {"fast": "median", "dense": "up"}[mode]
-    require(chunk.predictor != never, f"chunk {chunk.number}: predictor {never} in mode {mode}")
+    never = ["median"] if mode == "fast" else ["up"]
+    if chunk.width == 64:
+        never.append("linear")
+    require(chunk.predictor not in never, f"chunk {chunk.number}: predictor {chunk.predictor}, {mode}, {chunk.width} bits")
     may_be_signed = mode == "fast" and chunk.predictor in ("none", "linear")
     require(signed == 0 or (signed == 1 and may_be_signed), f"chunk {chunk.number}: byte 3 is {signed}")
 
@@ -612,6 +616,7 @@ N_STATES = 64
 TABLE_TOTAL = 512  # sum of a context's frequencies
 STATE_LOW = 65536  # states stay at or above this
 FIRST_ESCAPE = 32
+LAST_SYMBOL = 58  # 31 extra bits
 GRADIENT_LEVELS = (1, 3, 6, 12, 24)
 MAGNITUDE_LEVELS = (1, 2, 4)
 
@@ -680,7 +685,9 @@ def read_tables(bits):
 
 def read_table(bits):
     slots = []
-    for symbol in range(bits.take(6) + 1):
+    last = bits.take(6)
+    require(last <= LAST_SYMBOL, f"{bits.what}: symbol {last}")
+    for symbol in range(last + 1):
         frequency = bits.elias_gamma() - 1
         require(len(slots) + frequency <= TABLE_TOTAL, f"{bits.what}: frequencies sum to more than {TABLE_TOTAL}")
         slots += [(symbol, frequency, len(slots))] * frequency
@@ -693,7 +700,7 @@ class SymbolDecoder:
 
     def __init__(self, tables, extra, states, words, what):
         self.tables = tables
-        self.extra = extra
+        self.extra = extra  # bits
         self.states = states
         self.words = words
         self.what = what
@@ -726,6 +733,7 @@ class SymbolDecoder:
     def check_end(self):
         require(all(x == STATE_LOW for x in self.states), f"{self.what}: the states do not end as they should")
         require(self.next_word == len(self.words), f"{self.what}: {len(self.words) - self.next_word} words left over")
+        require(self.extra.bytes_left() == 0, f"{self.what}: extra bits left over")
 
 
 def decode_cells(chunk, lanes, coder):

@@ -21,7 +21,7 @@
 #include "comet/codec.h"
 
 /* Small enough for hundreds of runs a second; a search for a ratio encodes a tensor dozens of times. */
-enum { ROUNDTRIP_HEADER = 14, ROUNDTRIP_MOST_BYTES = 1 << 14, ROUNDTRIP_MOST_SEARCHED = 1 << 11 };
+enum { ROUNDTRIP_HEADER = 14, ROUNDTRIP_MOST_BYTES = 1 << 13, ROUNDTRIP_MOST_SEARCHED = 1 << 11 };
 
 typedef struct roundtrip_input {
     comet_tensor tensor;

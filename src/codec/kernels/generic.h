@@ -33,89 +33,37 @@ static inline float dither(uint32_t key, uint32_t index)
 #define REAL float
 #define LOAD SAME
 #define STORE SAME
-#define CODE int16_t
-#define LIMIT CODE16_LIMIT
 #define FIELD FLOAT_FIELD
 #define MATH FLOAT_MATH
-#define NAME(stem) stem##_f32_16_generic
-#include "codec/kernels/quantise_body.h"
-
-#define ELEMENT float
-#define REAL float
-#define LOAD SAME
-#define STORE SAME
-#define CODE int32_t
-#define LIMIT CODE32_LIMIT
-#define FIELD FLOAT_FIELD
-#define MATH FLOAT_MATH
-#define NAME(stem) stem##_f32_32_generic
-#include "codec/kernels/quantise_body.h"
+#define TYPE_NAME(stem, width) stem##_f32_##width##_generic
+#include "codec/kernels/quantise_widths.h"
 
 #define ELEMENT uint16_t
 #define REAL float
 #define LOAD float_of_f16
 #define STORE f16_of_float
-#define CODE int16_t
-#define LIMIT CODE16_LIMIT
 #define FIELD FLOAT_FIELD
 #define MATH FLOAT_MATH
-#define NAME(stem) stem##_f16_16_generic
-#include "codec/kernels/quantise_body.h"
-
-#define ELEMENT uint16_t
-#define REAL float
-#define LOAD float_of_f16
-#define STORE f16_of_float
-#define CODE int32_t
-#define LIMIT CODE32_LIMIT
-#define FIELD FLOAT_FIELD
-#define MATH FLOAT_MATH
-#define NAME(stem) stem##_f16_32_generic
-#include "codec/kernels/quantise_body.h"
+#define TYPE_NAME(stem, width) stem##_f16_##width##_generic
+#include "codec/kernels/quantise_widths.h"
 
 #define ELEMENT uint16_t
 #define REAL float
 #define LOAD float_of_bf16
 #define STORE bf16_of_float
-#define CODE int16_t
-#define LIMIT CODE16_LIMIT
 #define FIELD FLOAT_FIELD
 #define MATH FLOAT_MATH
-#define NAME(stem) stem##_bf16_16_generic
-#include "codec/kernels/quantise_body.h"
-
-#define ELEMENT uint16_t
-#define REAL float
-#define LOAD float_of_bf16
-#define STORE bf16_of_float
-#define CODE int32_t
-#define LIMIT CODE32_LIMIT
-#define FIELD FLOAT_FIELD
-#define MATH FLOAT_MATH
-#define NAME(stem) stem##_bf16_32_generic
-#include "codec/kernels/quantise_body.h"
+#define TYPE_NAME(stem, width) stem##_bf16_##width##_generic
+#include "codec/kernels/quantise_widths.h"
 
 #define ELEMENT double
 #define REAL double
 #define LOAD SAME
 #define STORE SAME
-#define CODE int16_t
-#define LIMIT CODE16_LIMIT
 #define FIELD DOUBLE_FIELD
 #define MATH DOUBLE_MATH
-#define NAME(stem) stem##_f64_16_generic
-#include "codec/kernels/quantise_body.h"
-
-#define ELEMENT double
-#define REAL double
-#define LOAD SAME
-#define STORE SAME
-#define CODE int32_t
-#define LIMIT CODE32_LIMIT
-#define FIELD DOUBLE_FIELD
-#define MATH DOUBLE_MATH
-#define NAME(stem) stem##_f64_32_generic
-#include "codec/kernels/quantise_body.h"
+#define TYPE_NAME(stem, width) stem##_f64_##width##_generic
+#include "codec/kernels/quantise_widths.h"
 
 #define CODE int16_t
 #define UCODE uint16_t
@@ -177,10 +125,31 @@ static inline void encode_tile_by(const tile_job *j, quantise_fn *quantise, pred
     pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, j->out);
 }
 
-#define DEFINE_ENCODE_TILE(type, quantise, predict, pack)           \
-    static void encode_tile_##type(const tile_job *job)             \
-    {                                                               \
-        encode_tile_by(job, quantise, predict, pack);               \
+#define DEFINE_ENCODE_TILE(type, quantise, pack)                      \
+    static void encode_tile_##type(const tile_job *job)               \
+    {                                                                 \
+        encode_tile_by(job, quantise, predict_16_generic, pack);      \
+    }
+
+/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>. */
+#define KERNEL_TABLE(family, quantise_f32, dequantise_f32, predict_16, unpredict_16, pack_16, pack_cost_16, unpack_16,       \
+                     gather_row_16, scatter_row_16, model_row_16, decode_row_16, entropy_encoder)                            \
+    {                                                                                                                        \
+        .isa = (family),                                                                                                     \
+        .quantise = {{quantise_f32, quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic},             \
+                     {quantise_f32_32_generic, quantise_f16_32_generic, quantise_bf16_32_generic, quantise_f64_32_generic}}, \
+        .dequantise = {{dequantise_f32, dequantise_f16_16_generic, dequantise_bf16_16_generic, dequantise_f64_16_generic},   \
+                       {dequantise_f32_32_generic, dequantise_f16_32_generic, dequantise_bf16_32_generic,                    \
+                        dequantise_f64_32_generic}},                                                                         \
+        .predict = {predict_16, predict_32_generic, predict_64_generic},                                                     \
+        .unpredict = {unpredict_16, unpredict_32_generic, unpredict_64_generic},                                             \
+        .pack = {pack_16, pack_32_generic, pack_64_generic},                                                                 \
+        .pack_cost = {pack_cost_16, pack_cost_32_generic, pack_cost_64_generic},                                             \
+        .unpack = {unpack_16, unpack_32_generic, unpack_64_generic},                                                         \
+        .encode_tile = {encode_tile_f32, encode_tile_f16, encode_tile_bf16, encode_tile_f64},                                \
+        .gather_row = {gather_row_16, gather_row_32_generic}, .scatter_row = {scatter_row_16, scatter_row_32_generic},       \
+        .model_row = {model_row_16, model_row_32_generic}, .decode_row = {decode_row_16, decode_row_32_generic},             \
+        .entropy_encode = (entropy_encoder),                                                                                 \
     }
 
 #endif

@@ -3,14 +3,9 @@
  * instructions.
  *
  * A block of 64 residuals is one register of bytes, its masks are 64-bit integers, and bit planes are moved between the two by
- * the compare-into-mask, pext and pdep instructions. The dense coder runs 64 lanes as 2 registers of cells and 4 of states.
+ * the compare-into-mask, pext and pdep instructions. Level dense is in dense_avx512.c.
  */
-#include <immintrin.h>
-
-#include "codec/kernels/generic.h"
-
-/* Parts of hot loops: inlined whatever their size, so that their state stays in registers. */
-#define HOT static inline __attribute__((always_inline))
+#include "codec/kernels/avx512.h"
 
 /* ---- quantise and dequantise, f32 ---- */
 
@@ -307,11 +302,6 @@ static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_
     return true;
 }
 
-HOT __m512i zigzag32(__m512i r)
-{
-    return _mm512_xor_si512(_mm512_slli_epi16(r, 1), _mm512_srai_epi16(r, 15));
-}
-
 /* Mapped residuals of 32 codes. A left neighbour one element away is taken from the differences before, in *before, because a
  * load that reaches over two cache lines costs twice. */
 HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *c, strides s, bool next_door, __m512i *before)
@@ -373,7 +363,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
 }
 
 /* A tile that is not whole, or turns out to have elements that need a closer look, goes through the kernels one by one. */
-static void encode_tile_f32_avx512(const tile_job *j)
+static void encode_tile_f32(const tile_job *j)
 {
     bool done = false, next_door = j->strides.left == 1;
     if (j->quantiser->mode == QUANTISE_PLAIN && j->n % BLOCK == 0)
@@ -392,9 +382,9 @@ static void encode_tile_f32_avx512(const tile_job *j)
         encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
 }
 
-DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, predict_16_generic, pack_16_avx512)
-DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, predict_16_generic, pack_16_avx512)
-DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, predict_16_generic, pack_16_avx512)
+DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_avx512)
+DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, pack_16_avx512)
+DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, pack_16_avx512)
 
 /*
  * Undoing prediction is a running sum with a stride. Loads that straddle stores just made are slow, so sums travel in registers
@@ -548,374 +538,7 @@ static void unpredict_16_avx512(enum predictor predictor, void *codes, size_t n,
     }
 }
 
-/* ---- dense: rows of cells ---- */
-
-/* Columns i of eight rows of eight become row i. */
-static inline void transpose8(__m128i r[8])
-{
-    __m128i a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        a[i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
-        a[i + 4] = _mm_unpackhi_epi16(r[i], r[i + 4]);
-    }
-    for (int half = 0; half < 8; half += 4)
-        for (int i = 0; i < 2; i++) {
-            b[half + i] = _mm_unpacklo_epi16(a[half + i], a[half + i + 2]);
-            b[half + i + 2] = _mm_unpackhi_epi16(a[half + i], a[half + i + 2]);
-        }
-    for (int i = 0; i < 8; i += 2) {
-        r[i] = _mm_unpacklo_epi16(b[i], b[i + 1]);
-        r[i + 1] = _mm_unpackhi_epi16(b[i], b[i + 1]);
-    }
-}
-
-/* True if the row's lines are each whole or missing altogether, as all but the chunk's last are. */
-static bool lines_whole(const lanes *g, size_t row)
-{
-    size_t line = g->columns * g->channels, last = g->n / line;
-    return g->n % line == 0 || last % g->rows != row;
-}
-
-/* The next tile's first column; the last tile of a row overlaps the one before if there is one. */
-HOT size_t next_tile(size_t x, size_t columns)
-{
-    return x + 8 < columns && x + 16 > columns ? columns - 8 : x + 8;
-}
-
-static void gather_planar(const lanes *g, const int16_t *codes, size_t row, int16_t *cells)
-{
-    size_t tile_columns = g->columns < 8 ? g->columns : 8;
-    for (size_t lane = 0; lane < LANES; lane += 8)
-        for (size_t x = 0; x < g->columns; x = next_tile(x, g->columns)) {
-            __m128i r[8];
-            for (size_t k = 0; k < 8; k++) {
-                size_t first = ((lane + k) * g->rows + row) * g->columns;
-                r[k] = first < g->n ? _mm_loadu_si128((const __m128i *)(codes + first + x)) : _mm_setzero_si128();
-            }
-            transpose8(r);
-            for (size_t k = 0; k < tile_columns; k++)
-                _mm_storeu_si128((__m128i *)(cells + (x + k) * LANES + lane), r[k]);
-        }
-}
-
-/* The first `columns` of eight codes: in two overlapping halves where there are fewer (4 to 7). */
-HOT void store_codes(int16_t *codes, __m128i v, size_t columns)
-{
-    if (columns >= 8) {
-        _mm_storeu_si128((__m128i *)codes, v);
-        return;
-    }
-    uint64_t low = (uint64_t)_mm_cvtsi128_si64(v), high = (uint64_t)_mm_extract_epi64(v, 1);
-    size_t skipped = columns - 4;
-    store_u64(codes, low);
-    store_u64(codes + skipped, skipped ? low >> (16 * skipped) | high << (64 - 16 * skipped) : low);
-}
-
-static void scatter_planar(const lanes *g, const int16_t *cells, size_t row, int16_t *codes)
-{
-    size_t tile_columns = g->columns < 8 ? g->columns : 8;
-    for (size_t lane = 0; lane < LANES; lane += 8)
-        for (size_t x = 0; x < g->columns; x = next_tile(x, g->columns)) {
-            __m128i r[8];
-            for (size_t k = 0; k < 8; k++)
-                r[k] = _mm_loadu_si128((const __m128i *)(cells + (x + (k < tile_columns ? k : 0)) * LANES + lane));
-            transpose8(r);
-            for (size_t k = 0; k < 8; k++) {
-                size_t first = ((lane + k) * g->rows + row) * g->columns;
-                if (first < g->n)
-                    store_codes(codes + first + x, r[k], tile_columns);
-            }
-        }
-}
-
-/* Rows that can be moved in registers: whole lines, of channels in eights, or of one channel and at least four columns. */
-static bool row_suits(const lanes *g, size_t row)
-{
-    if (!lines_whole(g, row))
-        return false;
-    return g->channels == 1 ? g->columns >= 4 : g->channels % 8 == 0 && g->width == g->bands * g->channels;
-}
-
-static void gather_row_16_avx512(const lanes *g, const void *codes, size_t row, void *cells)
-{
-    const int16_t *q = codes;
-    int16_t *c = cells;
-    if (!row_suits(g, row)) {
-        gather_row_16_generic(g, codes, row, cells);
-        return;
-    }
-    if (g->channels == 1) {
-        gather_planar(g, q, row, c);
-        return;
-    }
-    size_t line = g->columns * g->channels;
-    for (size_t b = 0; b < g->bands; b++) {
-        size_t first = (b * g->rows + row) * line;
-        for (size_t x = 0; x < g->columns; x++)
-            for (size_t k = 0; k < g->channels; k += 8) {
-                __m128i v = first < g->n ? _mm_loadu_si128((const __m128i *)(q + first + x * g->channels + k)) : _mm_setzero_si128();
-                _mm_storeu_si128((__m128i *)(c + x * g->width + b * g->channels + k), v);
-            }
-    }
-}
-
-static void scatter_row_16_avx512(const lanes *g, const void *cells, size_t row, void *codes)
-{
-    const int16_t *c = cells;
-    int16_t *q = codes;
-    if (!row_suits(g, row)) {
-        scatter_row_16_generic(g, cells, row, codes);
-        return;
-    }
-    if (g->channels == 1) {
-        scatter_planar(g, c, row, q);
-        return;
-    }
-    size_t line = g->columns * g->channels;
-    for (size_t b = 0; b < g->bands; b++) {
-        size_t first = (b * g->rows + row) * line;
-        for (size_t x = 0; first < g->n && x < g->columns; x++)
-            for (size_t k = 0; k < g->channels; k += 8)
-                _mm_storeu_si128((__m128i *)(q + first + x * g->channels + k),
-                                 _mm_loadu_si128((const __m128i *)(c + x * g->width + b * g->channels + k)));
-    }
-}
-
-/* ---- dense: contexts ---- */
-
-typedef struct levels {
-    __m512i gradient, magnitude; /* tables of 32 words: the level's share of the context number times a factor */
-} levels;
-
-static inline levels levels_make(unsigned factor)
-{
-    uint16_t g[32], m[32];
-    for (unsigned i = 0; i < 32; i++) {
-        g[i] = (uint16_t)(4 * gradient_level[i] * factor);
-        m[i] = (uint16_t)(magnitude_level[i < 4 ? i : 4] * factor);
-    }
-    return (levels){_mm512_loadu_si512(g), _mm512_loadu_si512(m)};
-}
-
-static inline __m512i distance16(__m512i a, __m512i b)
-{
-    return _mm512_abs_epi16(_mm512_sub_epi16(a, b));
-}
-
-/* Predictions of 32 cells; *context gets the scaled context numbers. Codes are small enough for every sum to fit. */
-HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width,
-                             const levels *table, __m512i *context)
-{
-    __m512i W = _mm512_loadu_si512(cell - width), N = _mm512_loadu_si512(above);
-    __m512i NW = _mm512_loadu_si512(above - width), NE = _mm512_loadu_si512(above + width);
-    __m512i prediction = _mm512_setzero_si512(), magnitude, gradient;
-    __m512i plane = _mm512_sub_epi16(_mm512_add_epi16(W, N), NW);
-    switch (predictor) {
-    case PREDICT_MEDIAN:
-        prediction = _mm512_min_epi16(_mm512_max_epi16(plane, _mm512_min_epi16(W, N)), _mm512_max_epi16(W, N));
-        magnitude = prediction;
-        break;
-    case PREDICT_LORENZO: magnitude = prediction = plane; break;
-    case PREDICT_LEFT: magnitude = prediction = W; break;
-    default: magnitude = _mm512_add_epi16(W, N); break;
-    }
-    if (predictor == PREDICT_LEFT)
-        gradient = _mm512_slli_epi16(distance16(W, _mm512_loadu_si512(cell - 2 * width)), 1);
-    else
-        gradient = _mm512_add_epi16(_mm512_add_epi16(distance16(W, NW), distance16(N, NW)), distance16(N, NE));
-    const __m512i most = _mm512_set1_epi16(31);
-    __m512i g = _mm512_permutexvar_epi16(_mm512_min_epu16(gradient, most), table->gradient);
-    __m512i m = _mm512_permutexvar_epi16(_mm512_min_epu16(_mm512_abs_epi16(magnitude), most), table->magnitude);
-    *context = _mm512_add_epi16(g, m);
-    return prediction;
-}
-
-/* Large residuals: replaces z[i] by its symbol and appends the extra bits. */
-static void escape(uint16_t *z, uint32_t mask, bit_writer *extra)
-{
-    for (; mask; mask &= mask - 1) {
-        unsigned i = (unsigned)__builtin_ctz(mask), length = bit_length_u64(z[i]);
-        bit_write(extra, z[i] & ((1u << (length - 1)) - 1), length - 1);
-        z[i] = (uint16_t)(N_DIRECT + length - DIRECT_BITS - 1);
-    }
-}
-
-HOT void model_cells(enum predictor predictor, const int16_t *n, const int16_t *c, size_t columns, size_t width,
-                               uint16_t *symbols, bit_writer *extra)
-{
-    const levels table = levels_make(N_SYMBOLS);
-    for (size_t i = 0; i < columns * width; i += 32) {
-        __m512i context, prediction = look32(predictor, n + i, c + i, width, &table, &context);
-        __m512i r = _mm512_sub_epi16(_mm512_loadu_si512(c + i), prediction);
-        __m512i z = zigzag32(r);
-        __mmask32 large = _mm512_cmpge_epu16_mask(z, _mm512_set1_epi16(N_DIRECT));
-        if (large) {
-            uint16_t lanes32[32];
-            _mm512_storeu_si512(lanes32, z);
-            escape(lanes32, large, extra);
-            z = _mm512_loadu_si512(lanes32);
-        }
-        _mm512_storeu_si512(symbols + i, _mm512_add_epi16(context, z));
-    }
-}
-
-static void model_row_16_avx512(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                                uint16_t *symbols, bit_writer *extra)
-{
-    switch (predictor) {
-    case PREDICT_MEDIAN: model_cells(PREDICT_MEDIAN, above, row, columns, width, symbols, extra); break;
-    case PREDICT_LORENZO: model_cells(PREDICT_LORENZO, above, row, columns, width, symbols, extra); break;
-    case PREDICT_LEFT: model_cells(PREDICT_LEFT, above, row, columns, width, symbols, extra); break;
-    default: model_cells(PREDICT_NONE, above, row, columns, width, symbols, extra); break;
-    }
-}
-
-/* ---- dense: entropy coder ---- */
-
-/* 16 lanes, one symbol each, backwards. */
-HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *start_frequency, uint8_t **end)
-{
-    __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)symbols));
-    __m512i entry = _mm512_i32gather_epi32(s, start_frequency, 4);
-    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xffff)), start = _mm512_srli_epi32(entry, 16);
-    __mmask16 full = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(x, 32 - PROB_BITS), f);
-    unsigned count = (unsigned)__builtin_popcount(full);
-    /* The words of the full lanes, moved up against *end; what lies below them is overwritten later. */
-    const __m256i lane = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __m256i words = _mm256_maskz_compress_epi16(full, _mm512_cvtepi32_epi16(x));
-    words = _mm256_permutexvar_epi16(_mm256_add_epi16(lane, _mm256_set1_epi16((short)count)), words);
-    _mm256_storeu_si256((__m256i *)(*end - 32), words);
-    *end -= 2 * count;
-    x = _mm512_mask_srli_epi32(x, full, x, 16);
-    /* x / f by float division, off by one at most, mended with the remainder. */
-    __m512i q = _mm512_cvttps_epi32(_mm512_div_ps(_mm512_cvtepu32_ps(x), _mm512_cvtepi32_ps(f)));
-    __m512i r = _mm512_sub_epi32(x, _mm512_mullo_epi32(q, f));
-    __mmask16 above = _mm512_cmplt_epi32_mask(r, _mm512_setzero_si512());
-    q = _mm512_mask_sub_epi32(q, above, q, _mm512_set1_epi32(1));
-    r = _mm512_mask_add_epi32(r, above, r, f);
-    __mmask16 below = _mm512_cmpge_epi32_mask(r, f);
-    q = _mm512_mask_add_epi32(q, below, q, _mm512_set1_epi32(1));
-    r = _mm512_mask_sub_epi32(r, below, r, f);
-    return _mm512_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(q, PROB_BITS), r), start);
-}
-
-static uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
-                                      uint32_t state[LANES])
-{
-    __m512i x[4];
-    for (int k = 0; k < 4; k++)
-        x[k] = _mm512_loadu_si512(state + 16 * k);
-    for (size_t i = n; i > 0; i -= LANES)
-        for (int k = 3; k >= 0; k--)
-            x[k] = encode16(x[k], symbols + i - LANES + 16 * k, start_frequency, &end);
-    for (int k = 0; k < 4; k++)
-        _mm512_storeu_si512(state + 16 * k, x[k]);
-    return end;
-}
-
-/* One symbol off each of 16 states, before they are filled up again. `base` is the start of each lane's table. */
-HOT __m512i decode16(__m512i *state, __m512i base, const uint32_t *table)
-{
-    __m512i slot = _mm512_and_si512(*state, _mm512_set1_epi32(PROB_SCALE - 1));
-    __m512i entry = _mm512_i32gather_epi32(_mm512_or_si512(base, slot), table, 4);
-    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xfff));
-    __m512i offset = _mm512_and_si512(_mm512_srli_epi32(entry, 12), _mm512_set1_epi32(0x7ff));
-    *state = _mm512_add_epi32(_mm512_mullo_epi32(f, _mm512_srli_epi32(*state, PROB_BITS)), offset);
-    return _mm512_srli_epi32(entry, 23);
-}
-
-/* 32 lanes of symbols. base: 16-bit starts of each lane's table. */
-HOT __m512i decode32(__m512i state[2], __m512i base, const uint32_t *table, const uint8_t **words)
-{
-    const __m512i least = _mm512_set1_epi32((int)STATE_MIN), order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    __m512i s0 = decode16(&state[0], _mm512_cvtepu16_epi32(_mm512_castsi512_si256(base)), table);
-    __m512i s1 = decode16(&state[1], _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(base, 1)), table);
-    __mmask16 low0 = _mm512_cmplt_epu32_mask(state[0], least), low1 = _mm512_cmplt_epu32_mask(state[1], least);
-    __mmask32 low = _mm512_kunpackw(low1, low0);
-    __m512i next = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(*words));
-    __m512i next0 = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(next));
-    __m512i next1 = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(next, 1));
-    state[0] = _mm512_mask_or_epi32(state[0], low0, _mm512_slli_epi32(state[0], 16), next0);
-    state[1] = _mm512_mask_or_epi32(state[1], low1, _mm512_slli_epi32(state[1], 16), next1);
-    *words += 2 * (unsigned)__builtin_popcount(low);
-    return _mm512_permutexvar_epi64(order, _mm512_packus_epi32(s0, s1));
-}
-
-/* Replaces the symbols of large residuals by the residuals. */
-static inline __m512i unescape(__m512i symbols, __mmask32 large, bit_reader *extra)
-{
-    uint16_t z[32];
-    _mm512_storeu_si512(z, symbols);
-    for (uint32_t mask = large; mask; mask &= mask - 1) {
-        unsigned i = (unsigned)__builtin_ctz(mask), count = z[i] - N_DIRECT + DIRECT_BITS;
-        z[i] = (uint16_t)(UINT64_C(1) << count | bit_read(extra, count));
-    }
-    return _mm512_loadu_si512(z);
-}
-
-HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, size_t columns, size_t width,
-                                entropy_reader *in)
-{
-    const levels table = levels_make(PROB_SCALE);
-    const __m512i one = _mm512_set1_epi16(1), direct = _mm512_set1_epi16(N_DIRECT);
-    const uint8_t *words = in->words, *end = in->end;
-    bit_reader extra = in->extra;
-    __m512i state[4];
-    for (int k = 0; k < 4; k++)
-        state[k] = _mm512_loadu_si512(in->state + 16 * k);
-    for (size_t i = 0; i < columns * width; i += LANES) {
-        __m512i context[2], prediction[2], z[2];
-        for (int k = 0; k < 2; k++)
-            prediction[k] = look32(predictor, n + i + 32 * k, c + i + 32 * k, width, &table, &context[k]);
-        for (int k = 0; k < 2; k++)
-            z[k] = decode32(state + 2 * k, context[k], in->table, &words);
-        for (int k = 0; k < 2; k++) {
-            __mmask32 large = _mm512_cmpge_epu16_mask(z[k], direct);
-            if (large) {
-                z[k] = unescape(z[k], large, &extra);
-                if (!bit_reader_ok(&extra))
-                    return false;
-            }
-            __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z[k], one));
-            __m512i r = _mm512_xor_si512(_mm512_srli_epi16(z[k], 1), sign);
-            _mm512_storeu_si512(c + i + 32 * k, _mm512_add_epi16(prediction[k], r));
-        }
-        if (words > end)
-            return false;
-    }
-    for (int k = 0; k < 4; k++)
-        _mm512_storeu_si512(in->state + 16 * k, state[k]);
-    in->words = words;
-    in->extra = extra;
-    return true;
-}
-
-static bool decode_row_16_avx512(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
-                                 entropy_reader *in)
-{
-    switch (predictor) {
-    case PREDICT_MEDIAN: return decode_cells(PREDICT_MEDIAN, above, row, columns, width, in);
-    case PREDICT_LORENZO: return decode_cells(PREDICT_LORENZO, above, row, columns, width, in);
-    case PREDICT_LEFT: return decode_cells(PREDICT_LEFT, above, row, columns, width, in);
-    default: return decode_cells(PREDICT_NONE, above, row, columns, width, in);
-    }
-}
-
-const codec_kernels codec_kernels_avx512 = {
-    .isa = COMET_ISA_AVX512,
-    .quantise = {{quantise_f32_16_avx512, quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic},
-                 {quantise_f32_32_generic, quantise_f16_32_generic, quantise_bf16_32_generic, quantise_f64_32_generic}},
-    .dequantise = {{dequantise_f32_16_avx512, dequantise_f16_16_generic, dequantise_bf16_16_generic, dequantise_f64_16_generic},
-                   {dequantise_f32_32_generic, dequantise_f16_32_generic, dequantise_bf16_32_generic, dequantise_f64_32_generic}},
-    .predict = {predict_16_generic, predict_32_generic, predict_64_generic},
-    .unpredict = {unpredict_16_avx512, unpredict_32_generic, unpredict_64_generic},
-    .pack = {pack_16_avx512, pack_32_generic, pack_64_generic},
-    .pack_cost = {pack_cost_16_avx512, pack_cost_32_generic, pack_cost_64_generic},
-    .unpack = {unpack_16_avx512, unpack_32_generic, unpack_64_generic},
-    .encode_tile = {encode_tile_f32_avx512, encode_tile_f16, encode_tile_bf16, encode_tile_f64},
-    .gather_row = {gather_row_16_avx512, gather_row_32_generic},
-    .scatter_row = {scatter_row_16_avx512, scatter_row_32_generic},
-    .model_row = {model_row_16_avx512, model_row_32_generic},
-    .decode_row = {decode_row_16_avx512, decode_row_32_generic},
-    .entropy_encode = entropy_encode_avx512,
-};
+const codec_kernels codec_kernels_avx512 =
+    KERNEL_TABLE(COMET_ISA_AVX512, quantise_f32_16_avx512, dequantise_f32_16_avx512, predict_16_generic, unpredict_16_avx512,
+                 pack_16_avx512, pack_cost_16_avx512, unpack_16_avx512, gather_row_16_avx512, scatter_row_16_avx512,
+                 model_row_16_avx512, decode_row_16_avx512, entropy_encode_avx512);

@@ -1,5 +1,5 @@
 /*
- * Quantise and dequantise for one element type and one code type. Included with these defined:
+ * Quantise and dequantise for one element type and one code type. Included by quantise_widths.h with these defined:
  *
  *   ELEMENT, REAL     as stored, as computed in (float or double)
  *   LOAD(e) STORE(r)  between the two; STORE rounds to nearest even
@@ -149,12 +149,6 @@ static inline void NAME(dequantise)(const quantiser *q, const void *codes, size_
     }
 }
 
-#undef ELEMENT
-#undef REAL
-#undef LOAD
-#undef STORE
 #undef CODE
 #undef LIMIT
-#undef FIELD
-#undef MATH
 #undef NAME
