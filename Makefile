@@ -14,7 +14,7 @@ SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -n
 build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev demo test quick dev asan tsan fuzz format lint install clean help
+.PHONY: all setup setup-dev demo test quick dev asan tsan aarch64 fuzz format lint install clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet comet_codec comet_codec_static)
@@ -47,6 +47,9 @@ tsan: setup-dev ## every test under ThreadSanitizer
 	@$(call build,tsan,all)
 	@ctest --preset tsan -j $(JOBS)
 
+aarch64: setup-dev ## cross-build for 64-bit ARM and check frames and kernels under qemu
+	@tools/test_aarch64
+
 fuzz: setup-dev ## build the fuzz targets; FUZZ_SECONDS=1200 also runs each that long
 	@$(call build,fuzz,all)
 	@cmake/run_fuzzers build-fuzz/tests tests/fuzz/corpus $(FUZZ_SECONDS)
@@ -64,7 +67,7 @@ install: all ## install to PREFIX (/usr/local); honours DESTDIR
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean: ## remove every build folder
-	rm -rf build build-dev build-asan build-tsan build-fuzz
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -18,11 +18,6 @@ typedef struct unit {
 static const unit units[] = {
     {"rel", COMET_BOUND_RANGE, 0}, {"std", COMET_BOUND_STDDEV, 0}, {"x", COMET_BOUND_RATIO, 1}, {"", COMET_BOUND_ABSOLUTE, 0}};
 
-static bool has_sign_or_name(const char *number)
-{
-    return number[0] == '-' || strspn(number, "0123456789.+") == 0;
-}
-
 bool bound_parse(const char *text, bound *b, reason *why)
 {
     bound parsed = {.mode = COMET_BOUND_LOSSLESS};
@@ -35,9 +30,10 @@ bool bound_parse(const char *text, bound *b, reason *why)
             u++;
         char number[sizeof parsed.text];
         snprintf(number, sizeof number, "%.*s", (int)(strlen(text) - strlen(u->suffix)), text);
-        if (has_sign_or_name(number))
-            return reason_set(why, "'%s' is not a bound: write 0.01, 1e-3rel, 0.1std, lossless or 12x, finite and not negative",
-                              text);
+        if (number[0] == '-' || !number_is_decimal(number))
+            return reason_set(why, "'%s' is not a bound: write " BOUND_FORMS ", finite and not negative", text);
+        if (u->mode != COMET_BOUND_RATIO && number_is_too_small(number))
+            return reason_set(why, "%s is too small to be a normal number; use lossless", text);
         if (!number_double(number, u->min, DBL_MAX, &parsed.value, why))
             return false;
         parsed.mode = u->mode;

@@ -7,6 +7,8 @@
 #include "comet/codec.h"
 #include "say.h"
 
+#define BOUND_FORMS "0.01, 1e-3rel, 0.1std, lossless or 12x"
+
 typedef struct bound {
     comet_bound_mode mode;
     double value;

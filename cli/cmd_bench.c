@@ -69,10 +69,11 @@ typedef struct session {
     const bench_args *args;
     bench_entry entries[BENCH_MAX_ENTRIES];
     size_t n_entries;
-    bench_row totals[BENCH_MAX_ENTRIES + 1];
+    bench_row totals[BENCH_MAX_ENTRIES + 1]; /* as the entries, then memcpy's */
     int file_width;
-    uint64_t n_done; /* files times bounds */
-    bool broken;     /* our codec broke its bound somewhere */
+    uint64_t n_done;   /* files times bounds */
+    bool head_printed; /* the table's, before its first row, so that an error comes without it */
+    bool broken;       /* our codec broke its bound somewhere */
 } session;
 
 static void add_entry(session *s, const contender *codec, size_t max_rounds)
@@ -93,15 +94,16 @@ static void begin_session(session *s, const bench_args *args, char **files, size
         const int width = (int)strlen(bench_file_name(files[i]));
         s->file_width = width > s->file_width ? width : s->file_width;
     }
-    if (!args->json)
-        bench_print_head(s->file_width);
 }
 
-static cli_exit print_row(const session *s, const bench_row *row)
+static cli_exit print_row(session *s, const bench_row *row)
 {
     progress_hide();
     if (s->args->json)
         return bench_print_json(row, s->args->peers, s->args->bounds.n > 1);
+    if (!s->head_printed)
+        bench_print_head(s->file_width);
+    s->head_printed = true;
     bench_print_row(row, s->file_width);
     return CLI_OK;
 }
@@ -109,7 +111,7 @@ static cli_exit print_row(const session *s, const bench_row *row)
 static bench_row *total_of(session *s, const char *codec)
 {
     size_t i = 0;
-    while (s->totals[i].total && strcmp(s->totals[i].codec, codec) != 0)
+    while (i < s->n_entries && strcmp(s->entries[i].codec->name, codec) != 0)
         i++;
     return &s->totals[i];
 }
@@ -174,7 +176,20 @@ static cli_exit bench_file(session *s, const char *file, const bound *b)
     return code;
 }
 
-/* All files at one bound, then the totals: those of peers first, so that our own ends the output. */
+/* In a table as the rows of a file; in JSON the other way round, so that our own ends the output. */
+static cli_exit print_totals(session *s)
+{
+    const size_t n = N_ITEMS(s->totals);
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < n && code == CLI_OK; i++) {
+        const bench_row *total = &s->totals[s->args->json ? n - 1 - i : i];
+        if (total->total)
+            code = print_row(s, total);
+    }
+    return code;
+}
+
+/* All files at one bound, then the totals. */
 static cli_exit bench_bound(session *s, char **files, size_t n_files, const bound *b)
 {
     cli_exit code = CLI_OK;
@@ -183,10 +198,7 @@ static cli_exit bench_bound(session *s, char **files, size_t n_files, const boun
         progress_update(s->n_done++);
         code = bench_file(s, files[i], b);
     }
-    for (size_t i = N_ITEMS(s->totals); i-- > 0 && code == CLI_OK;)
-        if (s->totals[i].total)
-            code = print_row(s, &s->totals[i]);
-    return code;
+    return code == CLI_OK ? print_totals(s) : code;
 }
 
 static cli_exit check_subject(const char *subject)
@@ -195,8 +207,9 @@ static cli_exit check_subject(const char *subject)
         return CLI_OK;
     suggestion nearest = suggestion_start(subject);
     suggestion_offer(&nearest, "codec");
-    return fail(CLI_USAGE, "unknown benchmark '%s'; %s", subject,
-                suggestion_best(&nearest) ? "did you mean codec?" : "there is one: codec");
+    if (suggestion_best(&nearest))
+        return fail(CLI_USAGE, "unknown benchmark '%s'; did you mean codec?", subject);
+    return fail(CLI_USAGE, "the word codec is missing before '%s': comet bench codec FILE...", subject);
 }
 
 static cli_exit run(const void *given, char **operands, size_t n_operands)
@@ -207,6 +220,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     cli_exit code = check_subject(operands[0]);
     if (code != CLI_OK)
         return code;
+    if (n_operands < 2)
+        return fail(CLI_USAGE, "FILE is missing: comet bench codec FILE...");
     if (args.bounds.n == 0)
         set_bounds(&args.bounds, "0.1std", &why);
     begin_session(&s, &args, operands + 1, n_operands - 1);
@@ -221,6 +236,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 
 const verb verb_bench = {
     .name = "bench",
+    .subject = "codec",
     .summary = "Measure ratio, speed and error on files",
     .usage = "codec FILE... [-e BOUND] [-l LEVEL] [-j N] [options]",
     .details = "Prints a row a file and a total. The bound is made absolute on the tensor as it is in the file\n"
@@ -230,7 +246,7 @@ const verb verb_bench = {
     .examples = "  comet bench codec acts.npy -e 0.1std -l dense -j 1 --json\n"
                 "  comet bench codec *.npy -e 0.02std,0.1std,0.3std --min-mb 64 --peers\n"
                 "  comet bench codec gen:relu:8,64,56,56 --layout nChw16c -j 2\n",
-    .operands = (const char *const[]){"what to measure (codec)", "FILE", NULL},
+    .operands = (const char *const[]){"the word codec (comet bench codec FILE...)", NULL},
     .more_operands = true,
     .options = options,
     .n_options = N_ITEMS(options),

@@ -18,7 +18,7 @@ typedef struct compress_args {
     dims_arg dims;
     dtype_arg dtype;
     seed_arg dither;
-    double min_ratio;
+    double min_ratio; /* negative: not given */
     uint64_t chunk;
     bool force, json, keep_support, checksum;
 } compress_args;
@@ -39,7 +39,8 @@ static const option options[] = {
      "(default nchw)"},
     {0, "keep-support", NULL, set_flag, AT(keep_support), "zero exactly where the input is zero, and nowhere else"},
     {0, "dither", "=SEED", set_seed, AT(dither), "error independent of the data; zeros do not stay zeros\n(default seed 0)"},
-    {0, "checksum", NULL, set_flag, AT(checksum), "a checksum of every chunk"},
+    {0, "checksum", NULL, set_flag, AT(checksum), "a checksum of every chunk, so that damage is found (the default)"},
+    {0, "no-checksum", NULL, clear_flag, AT(checksum), "no checksums of chunks: a few bytes less"},
     {0, "min-ratio", "R", set_ratio, AT(min_ratio),
      "level auto: a chunk is coded fast where fast reaches this ratio\n(default 0: "
      "dense where it saves a fifth or more)"},
@@ -54,7 +55,7 @@ static void fill_params(const compress_args *args, comet_params *params)
     params->bound_mode = args->bound.mode;
     params->bound = args->bound.value;
     params->level = args->level;
-    params->min_ratio = args->min_ratio;
+    params->min_ratio = args->min_ratio > 0 ? args->min_ratio : 0;
     params->keep_support = args->keep_support;
     params->dither = args->dither.given;
     params->dither_seed = args->dither.value;
@@ -152,17 +153,28 @@ static cli_exit compress_file(const compress_args *args, const char *input, cons
     return code;
 }
 
+static cli_exit check_args(const compress_args *args)
+{
+    if (args->bound.text[0] == '\0')
+        return fail(CLI_USAGE, "-e BOUND is missing: " BOUND_FORMS);
+    if (args->min_ratio >= 0 && args->level != COMET_LEVEL_AUTO && args->bound.mode != COMET_BOUND_RATIO)
+        return fail(CLI_USAGE, "--min-ratio has no effect without -l auto");
+    return CLI_OK;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const compress_args *args = given;
     const char *output = NULL;
     char *memory = NULL;
     (void)n_operands;
-    if (args->bound.text[0] == '\0')
-        return fail(CLI_USAGE, "-e BOUND is missing: 0.01, 1e-3rel, 0.1std, lossless or 12x");
-    cli_exit code = output_name(args, operands[0], &output, &memory);
+    cli_exit code = check_args(args);
+    if (code == CLI_OK)
+        code = output_name(args, operands[0], &output, &memory);
     if (code == CLI_OK && args->json && file_is_standard_stream(output))
         code = fail(CLI_USAGE, "--json and a frame cannot both go to standard output; name a file with -o");
+    if (code == CLI_OK)
+        code = file_check_distinct(operands[0], output);
     if (code == CLI_OK)
         code = file_check_output(output, args->force);
     if (code == CLI_OK)
@@ -186,7 +198,7 @@ const verb verb_compress = {
     .options = options,
     .n_options = N_ITEMS(options),
     .operands = (const char *const[]){"IN, the file to compress,", NULL},
-    .defaults = &(const compress_args){0},
+    .defaults = &(const compress_args){.min_ratio = -1, .checksum = true},
     .args_bytes = sizeof(compress_args),
     .run = run,
 };

@@ -88,6 +88,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     (void)n_operands;
     cli_exit code = output_name(args, operands[0], &output, &memory);
     if (code == CLI_OK)
+        code = file_check_distinct(operands[0], output);
+    if (code == CLI_OK)
         code = file_check_output(output, args->force);
     if (code == CLI_OK)
         code = decompress_file(args, operands[0], output);

@@ -14,7 +14,7 @@ typedef struct demo_args {
 
 static const option options[] = {
     OPTION_THREADS(demo_args, "threads of our codec (default 1; 0: one per core)"),
-    {0, "mb", "M", set_megabytes, offsetof(demo_args, megabytes), "size of each tensor in MB (default 64)"},
+    {0, "mb", "M", set_demo_size, offsetof(demo_args, megabytes), "size of each tensor in MB, 1 to 4096 (default 64)"},
     OPTION_JSON(demo_args, "one JSON object a row (default: a table)"),
 };
 

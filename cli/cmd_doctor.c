@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "contender.h"
 #include "cpu_report.h"
@@ -27,13 +28,27 @@ static const char compiler[] = "unknown";
 typedef struct findings {
     cpu_report cpu;
     comet_isa best, active;
-    const char *cap; /* COMET_MAX_ISA, or NULL */
+    const char *cap;     /* COMET_MAX_ISA, or NULL */
+    const char *ignored; /* the same where it names no family; cap is then NULL */
     self_test test;
 } findings;
 
 static const char *found(const char *version)
 {
     return version ? version : "not in this build";
+}
+
+/* The library ignores a COMET_MAX_ISA that names no family; an empty one counts as unset. */
+static void read_cap(findings *f)
+{
+    const char *wish = getenv("COMET_MAX_ISA");
+    if (!wish || wish[0] == '\0')
+        return;
+    for (int isa = COMET_ISA_REFERENCE; isa <= COMET_ISA_AVX512; isa++)
+        if (strcmp(wish, comet_isa_name((comet_isa)isa)) == 0)
+            f->cap = wish;
+    if (!f->cap)
+        f->ignored = wish;
 }
 
 /* One line for each family above the active one. */
@@ -70,6 +85,8 @@ static void print_lines(const findings *f)
                                                      : "neither ymm nor zmm");
     printf("kernels       %s active, %s best, cap %s\n", comet_isa_name(f->active), comet_isa_name(f->best),
            f->cap ? f->cap : "none");
+    if (f->ignored)
+        printf("  COMET_MAX_ISA=%s is unknown and ignored: write reference, neon, avx2 or avx512\n", f->ignored);
     print_why_not(f);
     printf("cores         %ld\n", cpu->n_cores);
     printf("memory        %.1f GiB, pages of %ld bytes\n", (double)cpu->memory_bytes / 0x1p30, cpu->page_bytes);
@@ -95,6 +112,7 @@ static cli_exit print_json(const findings *f)
     json_add_text(&j, "kernels_best", comet_isa_name(f->best));
     json_add_text(&j, "kernels_active", comet_isa_name(f->active));
     json_add_text(&j, "kernels_cap", f->cap);
+    json_add_text(&j, "kernels_cap_ignored", f->ignored);
     json_add_u64(&j, "cores", (uint64_t)(cpu->n_cores > 0 ? cpu->n_cores : 0));
     json_add_u64(&j, "memory_bytes", cpu->memory_bytes);
     json_add_u64(&j, "page_bytes", (uint64_t)(cpu->page_bytes > 0 ? cpu->page_bytes : 0));
@@ -109,9 +127,10 @@ static cli_exit print_json(const findings *f)
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const doctor_args *args = given;
-    findings f = {.best = comet_isa_best(), .active = comet_isa_active(), .cap = getenv("COMET_MAX_ISA")};
+    findings f = {.best = comet_isa_best(), .active = comet_isa_active()};
     (void)operands;
     (void)n_operands;
+    read_cap(&f);
     cpu_report_fill(&f.cpu);
     cli_exit code = self_test_run(&f.test);
     if (code != CLI_OK)

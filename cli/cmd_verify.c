@@ -61,7 +61,7 @@ static void judge(verdict *v)
 {
     v->bound_ok = v->seen.n_violations == 0;
     v->zeros_ok = v->info->dither || v->seen.n_zeros_kept == v->seen.n_zeros;
-    v->support_ok = !v->info->keep_support || v->seen.n_support == 0;
+    v->support_ok = !v->info->keep_support || v->seen.n_support_lost == 0;
 }
 
 static void say_violation(const verdict *v)
@@ -78,6 +78,29 @@ static void say_violation(const verdict *v)
         dims_text(tensor->n_dims, place, ",", text), pair.original, pair.decoded, fabs(pair.original - pair.decoded), v->eb);
 }
 
+static bool all_ok(const verdict *v)
+{
+    return v->bound_ok && v->zeros_ok && v->support_ok;
+}
+
+static void print_verdict(const verdict *v)
+{
+    if (!all_ok(v))
+        printf("verdict       FAILED\n");
+    else
+        printf("verdict       ok: every element within the bound%s\n", v->info->dither         ? " (zeros may move: dither)"
+                                                                       : v->info->keep_support ? ", zeros and non-zeros kept"
+                                                                                               : ", every zero kept");
+}
+
+/* Non-zeros that became zero are within the bound too, and only a frame that keeps support promises otherwise. */
+static void print_support(const verdict *v)
+{
+    const bool allowed = v->seen.n_support_lost > 0 && !v->info->keep_support;
+    printf("became zero   %" PRIu64 " non-zeros%s\n", v->seen.n_support_lost,
+           allowed ? " (allowed: --keep-support was not asked for)" : "");
+}
+
 static void print_lines(const verdict *v)
 {
     const comet_comparison *seen = &v->seen;
@@ -87,8 +110,9 @@ static void print_lines(const verdict *v)
     printf("rmse          %.9g\n", seen->rmse);
     printf("psnr          %.2f dB\n", seen->psnr);
     printf("zeros kept    %" PRIu64 " of %" PRIu64 "\n", seen->n_zeros_kept, seen->n_zeros);
-    printf("support lost  %" PRIu64 "\n", seen->n_support);
+    print_support(v);
     printf("violations    %" PRIu64 "\n", seen->n_violations);
+    print_verdict(v);
 }
 
 static void add_violation(json *j, const verdict *v)
@@ -108,7 +132,7 @@ static cli_exit print_json(const verdict *v)
 {
     const comet_comparison *seen = &v->seen;
     json j = json_begin();
-    json_add_bool(&j, "ok", v->bound_ok && v->zeros_ok && v->support_ok);
+    json_add_bool(&j, "ok", all_ok(v));
     json_add_u64(&j, "n_elements", seen->n_elements);
     json_add_double(&j, "eb", v->eb);
     json_add_double(&j, "max_error", seen->max_error);
@@ -121,7 +145,7 @@ static cli_exit print_json(const verdict *v)
         add_violation(&j, v);
     json_add_u64(&j, "n_zeros", seen->n_zeros);
     json_add_u64(&j, "n_zeros_kept", seen->n_zeros_kept);
-    json_add_u64(&j, "n_support", seen->n_support);
+    json_add_u64(&j, "n_support", seen->n_support_lost);
     return json_print(&j);
 }
 
@@ -139,8 +163,8 @@ static cli_exit report(const verify_args *args, const verdict *v)
     if (!v->zeros_ok)
         say("%" PRIu64 " zeros did not come back as zeros", v->seen.n_zeros - v->seen.n_zeros_kept);
     if (!v->support_ok)
-        say("the frame keeps support, yet %" PRIu64 " non-zeros came back as zeros", v->seen.n_support);
-    return v->bound_ok && v->zeros_ok && v->support_ok ? CLI_OK : CLI_BOUND_BROKEN;
+        say("the frame keeps support, yet %" PRIu64 " non-zeros came back as zeros", v->seen.n_support_lost);
+    return all_ok(v) ? CLI_OK : CLI_BOUND_BROKEN;
 }
 
 static cli_exit compare(const verify_args *args, const loaded_frame *frame, const char *path, const loaded_tensor *original)
@@ -194,7 +218,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 
 const verb verb_verify = {
     .name = "verify",
-    .summary = "Check a frame against its original; exit 4 if an element breaks the bound",
+    .summary = "Check a frame against its original; exit 4 if it breaks its promise",
     .usage = "ORIGINAL FRAME [-e BOUND] [options]",
     .details = "ORIGINAL is a .npy of the frame's type and memory shape, or raw elements. The first element\n"
                "that breaks the bound is named. Zeros must be zeros again unless the frame has dither, and a\n"

@@ -234,6 +234,23 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+/* Devices and pipes may well be both input and output. */
+static bool regular_status(const char *path, int standard, struct stat *status)
+{
+    const int failed = file_is_standard_stream(path) ? fstat(standard, status) : stat(path, status);
+    return failed == 0 && S_ISREG(status->st_mode);
+}
+
+cli_exit file_check_distinct(const char *input, const char *output)
+{
+    struct stat in, out;
+    if (!regular_status(input, STDIN_FILENO, &in) || !regular_status(output, STDOUT_FILENO, &out))
+        return CLI_OK;
+    if (in.st_dev != out.st_dev || in.st_ino != out.st_ino)
+        return CLI_OK;
+    return fail(CLI_USAGE, "%s: the output is the input file; name another with -o", output);
+}
+
 cli_exit file_check_output(const char *path, bool force)
 {
     bool exists = false;

@@ -24,6 +24,9 @@ void blob_free(blob *contents);
 /* Says early whether file_write would refuse `path`: it exists and `force` is false, it is a folder, or a terminal. */
 cli_exit file_check_output(const char *path, bool force);
 
+/* Refuses an output that is the input file, by whatever path: the original would be gone. */
+cli_exit file_check_distinct(const char *input, const char *output);
+
 typedef struct piece {
     const void *data;
     size_t bytes;

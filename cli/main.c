@@ -57,8 +57,9 @@ static cli_exit help(int argc, char **argv)
     const verb *v = find_verb(argv[0]);
     if (!v)
         return unknown_verb(argv[0]);
-    if (argc > 1)
-        return fail(CLI_USAGE, "help takes one verb; '%s' is not expected", argv[1]);
+    const int n_words = argc > 1 && v->subject && strcmp(argv[1], v->subject) == 0 ? 2 : 1;
+    if (argc > n_words)
+        return fail(CLI_USAGE, "help takes one verb; '%s' is not expected", argv[n_words]);
     verb_help(v);
     return CLI_OK;
 }

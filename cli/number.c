@@ -2,6 +2,7 @@
 #include "number.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -23,14 +24,30 @@ bool number_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, r
     return true;
 }
 
-bool number_double(const char *text, double min, double max, double *value, reason *why)
+bool number_is_decimal(const char *text)
 {
     char *end = NULL;
-    const bool plain = text[0] != '\0' && text[strspn(text, "0123456789+-.eE")] == '\0';
-    errno = 0;
-    const double parsed = plain ? strtod(text, &end) : 0;
-    if (!plain || end == text || *end != '\0')
+    if (text[0] == '\0' || text[strspn(text, "0123456789+-.eE")] != '\0')
+        return false;
+    strtod(text, &end);
+    return end != text && *end == '\0';
+}
+
+bool number_is_too_small(const char *text)
+{
+    const size_t n_mantissa = strcspn(text, "eE");
+    const size_t first_digit = strcspn(text, "123456789");
+    return first_digit < n_mantissa && fabs(strtod(text, NULL)) < DBL_MIN;
+}
+
+bool number_double(const char *text, double min, double max, double *value, reason *why)
+{
+    if (!number_is_decimal(text))
         return reason_set(why, "'%.60s' is not a finite number", text);
+    if (number_is_too_small(text))
+        return reason_set(why, "%.60s is too small to be a normal number", text);
+    errno = 0;
+    const double parsed = strtod(text, NULL);
     if (errno == ERANGE || !isfinite(parsed) || !(parsed >= min && parsed <= max))
         return reason_set(why, "%.60s is out of range: %g to %g", text, min, max);
     *value = parsed;

@@ -10,6 +10,12 @@
 /* Digits only. */
 bool number_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, reason *why);
 
+/* Is it written as a decimal number, whatever its size? */
+bool number_is_decimal(const char *text);
+
+/* Is the decimal number not zero, yet nearer to zero than any normal double? */
+bool number_is_too_small(const char *text);
+
 /* A finite decimal number such as 0.01 or 1e-3. */
 bool number_double(const char *text, double min, double max, double *value, reason *why);
 

@@ -11,6 +11,14 @@ bool set_flag(void *target, const char *text, reason *why)
     return true;
 }
 
+bool clear_flag(void *target, const char *text, reason *why)
+{
+    (void)text;
+    (void)why;
+    *(bool *)target = false;
+    return true;
+}
+
 bool set_text(void *target, const char *text, reason *why)
 {
     if (text[0] == '\0')
@@ -61,6 +69,10 @@ bool set_megabytes(void *target, const char *text, reason *why)
 {
     return number_u64(text, 0, 1 << 20, target, why);
 }
+bool set_demo_size(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 1, 4096, target, why);
+}
 bool set_ratio(void *target, const char *text, reason *why)
 {
     return number_double(text, 0, 1e6, target, why);
@@ -86,6 +98,8 @@ bool set_range(void *target, const char *text, reason *why)
         return false;
     if (n != 2)
         return reason_set(why, "'%.60s' is not FIRST,COUNT", text);
+    if (items[1] == 0)
+        return reason_set(why, "'%.60s' asks for no chunk: COUNT is at least 1", text);
     *range = (range_arg){.given = true, .first = items[0], .count = items[1]};
     return true;
 }

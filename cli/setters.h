@@ -28,6 +28,7 @@ typedef struct range_arg {
 } range_arg;
 
 bool set_flag(void *target, const char *text, reason *why);      /* bool */
+bool clear_flag(void *target, const char *text, reason *why);    /* bool */
 bool set_text(void *target, const char *text, reason *why);      /* const char *, not empty */
 bool set_bound(void *target, const char *text, reason *why);     /* bound */
 bool set_level(void *target, const char *text, reason *why);     /* comet_level */
@@ -36,12 +37,13 @@ bool set_dtype(void *target, const char *text, reason *why);     /* dtype_arg */
 bool set_dims(void *target, const char *text, reason *why);      /* dims_arg */
 bool set_threads(void *target, const char *text, reason *why);   /* uint64_t, 0 to 1024 */
 bool set_seed(void *target, const char *text, reason *why);      /* seed_arg; no text: seed 0 */
-bool set_range(void *target, const char *text, reason *why);     /* range_arg, "FIRST,COUNT" */
+bool set_range(void *target, const char *text, reason *why);     /* range_arg, "FIRST,COUNT", COUNT at least 1 */
 bool set_ratio(void *target, const char *text, reason *why);     /* double, 0 to 1e6 */
 bool set_chunk(void *target, const char *text, reason *why);     /* uint64_t, 64 to 2^24 */
 bool set_repeat(void *target, const char *text, reason *why);    /* uint64_t, 1 to 10000 */
 bool set_seconds(void *target, const char *text, reason *why);   /* double, 0 to 3600 */
 bool set_megabytes(void *target, const char *text, reason *why); /* uint64_t, 0 to 2^20 */
+bool set_demo_size(void *target, const char *text, reason *why); /* uint64_t, 1 to 4096 */
 
 #define OPTION_OUTPUT(type, help)                                     \
     {                                                                 \

@@ -9,6 +9,7 @@
 typedef struct verb {
     const char *name;
     const char *summary;         /* one line for the list of verbs, without a full stop */
+    const char *subject;         /* the word that must follow the verb, also in 'help VERB SUBJECT'; NULL: none */
     const char *usage;           /* operands and main options */
     const char *details;         /* text before the options; may be "" */
     const char *examples;        /* three or more lines */

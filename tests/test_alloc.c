@@ -48,7 +48,8 @@ static bool attempt_encode(const work *w, size_t n_threads, test_allocator *memo
         assert_null(encoder);
         return false;
     }
-    size_t capacity = w->frame.bytes, bytes = 4242;
+    size_t capacity = 0, bytes = 4242;
+    assert_ok(comet_compress_bound(&w->tensor, &w->params, &capacity));
     uint8_t *dst = need_malloc(capacity);
     comet_stats stats, untouched;
     comet_stats_init(&stats);

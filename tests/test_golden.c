@@ -39,6 +39,7 @@ static void write_golden(const char *folder)
     for (size_t i = 0; i < zoo_size; i++) {
         char name[64];
         blob frame = zoo_frame(&zoo[i]);
+        zoo_check(&zoo[i], frame);
         file_name(&zoo[i], name);
         write_file(folder, name, frame.data, frame.bytes);
         at += sprintf(at, "%016llx %s\n", (unsigned long long)decoded_checksum(frame), name);
@@ -119,6 +120,7 @@ static void check_golden(const zoo_kind *kind, const char *list)
     file_name(kind, name);
     blob golden = read_file(GOLDEN_FOLDER, name), frame = zoo_frame(kind);
     specimen s = specimen_make(kind);
+    zoo_check(kind, golden);
     free(decode_and_check(NULL, golden, s.x));
     if (decoded_checksum(golden) != listed_checksum(list, name))
         fail_because("%s no longer decodes to what it did", name);

@@ -208,7 +208,7 @@ static void check_promise(const property_case *c, const comet_frame_info *info, 
     require(c, comparison.n_violations == 0 && comparison.max_error <= info->eb, "comet_compare says %llu, max error %g of %g",
             (unsigned long long)comparison.n_violations, comparison.max_error, info->eb);
     require(c, info->dither || comparison.n_zeros == comparison.n_zeros_kept, "zeros were lost");
-    require(c, !info->keep_support || comparison.n_support == 0, "support was lost");
+    require(c, !info->keep_support || comparison.n_support_lost == 0, "support was lost");
 }
 
 /* Counts and extremes exactly; the sum is the library's business in test_measure. */

@@ -19,7 +19,7 @@ typedef struct zoo_kind {
     double bound;
     enum { ZOO_PLAIN, ZOO_SUPPORT, ZOO_DITHER, ZOO_CHECKSUM } option;
     uint64_t chunk_elements; /* 0: the default */
-    /* What the first chunk must turn out to be, so that no kind goes missing unnoticed. */
+    /* What the first chunk should turn out to be, so that no kind goes missing unnoticed. */
     enum chunk_mode mode;
     unsigned predictor;
     enum code_width width;
@@ -37,7 +37,9 @@ typedef struct specimen {
 specimen specimen_make(const zoo_kind *kind);
 void specimen_free(specimen *s);
 
-/* The frame of a kind; checks that its first chunk is what the table says. */
 blob zoo_frame(const zoo_kind *kind);
+
+/* Fails the test where the first chunk is not what the table says. */
+void zoo_check(const zoo_kind *kind, blob frame);
 
 #endif

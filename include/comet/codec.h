@@ -108,7 +108,7 @@ typedef struct comet_stats {
     uint64_t n_outliers;   /* elements stored bit for bit beside the quantised ones */
     uint64_t n_chunks, n_chunks_raw, n_chunks_fast, n_chunks_dense;
     double seconds_bound;    /* resolving a relative bound or searching for a ratio */
-    double seconds_quantise; /* the three below are summed over threads */
+    double seconds_quantise; /* the three are summed over threads; level fast quantises while it codes */
     double seconds_predict;
     double seconds_code;
     double seconds_total; /* by the wall clock */
@@ -126,7 +126,8 @@ COMET_API comet_status comet_compress(const comet_tensor *tensor, const comet_pa
                                       size_t dst_capacity, size_t *frame_bytes);
 
 /* Decompresses a whole frame into dst, which has room for dst_capacity bytes and is aligned to the element size. On success
- * *bytes is what was written. Damaged frames give COMET_ERROR_CORRUPT. */
+ * *bytes is what was written; on failure part of dst may have been overwritten. Frames that are cut short or make no sense give
+ * COMET_ERROR_CORRUPT; damage that still makes sense is noticed only in frames with content checksums. */
 COMET_API comet_status comet_decompress(const void *frame, size_t frame_bytes, void *dst, size_t dst_capacity, size_t *bytes);
 
 /* ---- reusable contexts ---- */
@@ -138,7 +139,7 @@ typedef struct comet_decoder comet_decoder;
 COMET_API comet_status comet_encoder_create(comet_encoder **encoder, const comet_hooks *hooks, size_t n_threads);
 COMET_API void comet_encoder_destroy(comet_encoder *encoder);
 
-/* As comet_compress. Allocates only while the context's buffers grow: a second call with a tensor no larger and the same
+/* As comet_compress. Allocates only while the context's buffers grow: a second call with the same tensor description and
  * parameters allocates nothing. stats may be NULL. */
 COMET_API comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params,
                                          const void *src, void *dst, size_t dst_capacity, size_t *frame_bytes,
@@ -199,7 +200,7 @@ typedef struct comet_comparison {
     uint64_t first_violation; /* index in memory order; n_elements if there is none */
     uint64_t n_zeros;         /* zeros in the original */
     uint64_t n_zeros_kept;    /* of those, zeros in the decoded */
-    uint64_t n_support;       /* non-zeros that became zero */
+    uint64_t n_support_lost;  /* non-zeros that became zero */
 } comet_comparison;
 
 COMET_API void comet_comparison_init(comet_comparison *comparison);

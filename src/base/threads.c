@@ -7,9 +7,13 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __x86_64__
+#include <emmintrin.h>
+#endif
 
 #include "base/memory.h"
 #include "base/status.h"
@@ -42,6 +46,15 @@ size_t comet_cores(void)
 void comet_pool_relax(void)
 {
     sched_yield();
+}
+
+void comet_store_fence(void)
+{
+#ifdef __x86_64__
+    _mm_sfence();
+#else
+    atomic_thread_fence(memory_order_release);
+#endif
 }
 
 double comet_now(void)
@@ -86,7 +99,7 @@ static size_t pool_bytes(size_t n_threads)
 comet_status comet_pool_create(comet_pool **out, const comet_hooks *hooks, size_t n_threads)
 {
     if (n_threads == 0)
-        n_threads = comet_cores();
+        n_threads = comet_cores() < MAX_THREADS ? comet_cores() : MAX_THREADS;
     if (n_threads > MAX_THREADS)
         return comet_fail(COMET_ERROR_ARGUMENT, "%zu threads asked for; at most %zu are possible", n_threads, MAX_THREADS);
     comet_allocator allocator = comet_allocator_of(hooks);

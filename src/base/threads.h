@@ -22,6 +22,9 @@ void comet_pool_run(comet_pool *pool, size_t n_tasks, void (*task)(void *arg, si
 /* Gives the core away for a moment while waiting for another task. */
 void comet_pool_relax(void);
 
+/* Makes stores that went around the caches visible before those that follow. */
+void comet_store_fence(void);
+
 /* Seconds on the monotonic clock. */
 double comet_now(void);
 

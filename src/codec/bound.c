@@ -1,15 +1,16 @@
 /* Relative bounds, the search for a ratio, and estimates from a sample. */
 #include <math.h>
 
+#include "base/float_env.h"
 #include "base/status.h"
 #include "codec/elements.h"
 #include "codec/encoder.h"
 
 #define LARGEST_BOUND 0x1p1020 /* keeps every step of a search finite */
 
-enum { SAMPLE_CHUNKS = 8, SEARCH_STEPS = 24 };
+enum { SEARCH_STEPS = 24 };
 
-/* Encodes up to SAMPLE_CHUNKS chunks, spread evenly, and scales up. */
+/* Encodes an eighth of the chunks, at least 2 and at most 8, spread evenly, and scales up. */
 comet_status encoder_predict(comet_encoder *encoder, const chunk_plan *plan, const comet_params *params, const void *src,
                              double eb, double *frame_bytes)
 {
@@ -19,13 +20,13 @@ comet_status encoder_predict(comet_encoder *encoder, const chunk_plan *plan, con
     comet_status status = workspace_reserve_encoder(ws, &encoder->context.allocator, &p);
     if (status != COMET_OK)
         return status;
-    uint64_t n = p.shape.n_elements, n_chunks = ceil_div_u64(n, p.chunk_elements), n_sampled = min_u64(n_chunks, SAMPLE_CHUNKS);
+    uint64_t n = p.shape.n_elements, n_chunks = ceil_div_u64(n, p.chunk_elements);
+    uint64_t n_sampled = min_u64(n_chunks, min_u64(n_chunks / 8 > 2 ? n_chunks / 8 : 2, 8));
     double bytes = 0, elements = 0, sum;
     chunk_stats stats;
     chunk_stats_init(&stats);
     for (uint64_t i = 0; i < n_sampled; i++) {
-        uint64_t k = i * n_chunks / n_sampled;
-        uint64_t first = k * p.chunk_elements, length = min_u64(p.chunk_elements, n - first);
+        uint64_t k = i * n_chunks / n_sampled, first = k * p.chunk_elements, length = min_u64(p.chunk_elements, n - first);
         const uint8_t *x = (const uint8_t *)src + first * comet_dtype_bytes(p.dtype);
         chunk_payload part = chunk_encode(&p, ws, k, x, (size_t)length, &stats, &sum);
         bytes += (double)chunk_payload_bytes(&part);
@@ -45,6 +46,11 @@ static comet_status search_ratio(comet_encoder *encoder, const chunk_plan *plan,
     if (largest == 0) { /* nothing but zeros and non-finite values: the bound does not matter */
         *eb = 1;
         return COMET_OK;
+    }
+    comet_status lossless = encoder_predict(encoder, plan, params, src, 0, &bytes);
+    if (lossless != COMET_OK || (bytes <= target && !params->dither)) {
+        *eb = 0;
+        return lossless;
     }
     double low = largest * 0x1p-24, high = fmin(largest * 1.001, LARGEST_BOUND);
     for (int i = 0; i < SEARCH_STEPS && high / low > 1.002; i++) {
@@ -66,6 +72,8 @@ comet_status encoder_resolve_bound(comet_encoder *encoder, const chunk_plan *pla
 {
     uint64_t n = plan->shape.n_elements;
     *eb = 0;
+    if (params->bound == 0)
+        return COMET_OK;
     switch (params->bound_mode) {
     case COMET_BOUND_ABSOLUTE: *eb = params->bound; break;
     case COMET_BOUND_LOSSLESS: break;
@@ -88,17 +96,22 @@ comet_status comet_encoder_estimate(comet_encoder *encoder, const comet_tensor *
     chunk_plan plan;
     double bound, bytes = 0;
     comet_status status = encoder_plan(encoder, tensor, params, src, &plan);
-    if (status == COMET_OK)
-        status = encoder_resolve_bound(encoder, &plan, params, src, &bound);
+    if (status != COMET_OK)
+        return status;
+    fenv_t host;
+    float_env_enter(&host);
+    status = encoder_resolve_bound(encoder, &plan, params, src, &bound);
     if (status == COMET_OK && frame_bytes && plan.shape.n_elements)
         status = encoder_predict(encoder, &plan, params, src, bound, &bytes);
+    float_env_leave(&host);
     if (status != COMET_OK)
         return status;
     uint64_t n_chunks = ceil_div_u64(plan.shape.n_elements, plan.chunk_elements);
     if (frame_bytes)
         *frame_bytes = (uint64_t)bytes + frame_prefix_bytes(tensor->n_dims, n_chunks);
-    encoder_set_bound(&plan, params, bound);
-    if (eb)
+    if (eb) {
+        encoder_set_bound(&plan, params, bound);
         *eb = plan.lossless ? 0 : bound;
+    }
     return COMET_OK;
 }

@@ -9,6 +9,7 @@
 #include "codec/linear.h"
 
 enum { RUN = BLOCK, FAST_RUNS = 10 };
+enum { DENSE_BITS = 8 * 400 }; /* states and tables of a chunk, about */
 enum { LINEAR_TRIES = 6 }; /* fits are slow */
 enum { LEVELS = 4, TOKENS = N_DIRECT + 64 };
 
@@ -64,11 +65,6 @@ static uint64_t entropy_bits(const census *c)
         bits += all > sum ? all - sum : 0;
     }
     return bits / 256 + c->extra_bits;
-}
-
-static int64_t code_at(enum code_width width, const uint8_t *codes, ptrdiff_t i)
-{
-    return width == CODES16 ? ((const int16_t *)codes)[i] : ((const int32_t *)codes)[i];
 }
 
 static const uint8_t *run_codes(const sample *s, size_t k)
@@ -231,6 +227,7 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
     if (plan->level == COMET_LEVEL_DENSE)
         return dense;
     choice fast = cheapest(plan, &s, false, all_codes, &fast_bits);
+    dense_bits += DENSE_BITS * (s.n_runs * RUN) / n;
     if (plan->min_ratio > 0) {
         double ratio = (double)(s.n_runs * RUN * comet_dtype_bytes(plan->dtype) * 8) / ((double)fast_bits + 1);
         return ratio >= plan->min_ratio || fast_bits <= dense_bits ? fast : dense;

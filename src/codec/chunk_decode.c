@@ -59,7 +59,8 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
                  .n_outliers = load_u32(payload + 4),
                  .end = payload + bytes};
     size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
-    if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n)
+    bool unsigned_fits = p->mode == CHUNK_FAST && (p->predictor == PREDICT_NONE || p->predictor == PREDICT_LINEAR);
+    if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n || (p->identity && !unsigned_fits))
         return false;
     if (p->predictor == PREDICT_LINEAR) {
         linear_shape s = {n, plan->shape.channels, plan->shape.columns};
@@ -195,8 +196,8 @@ comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index,
 {
     size_t element = comet_dtype_bytes(plan->dtype);
     if (bytes >= CHUNK_HEADER_BYTES && payload[0] == CHUNK_RAW) {
-        if (bytes != chunk_bound(n, element))
-            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but has %zu bytes", (unsigned long long)index, bytes);
+        if (bytes != chunk_bound(n, element) || payload[1] || payload[2] || payload[3])
+            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but its %zu bytes are not those of one", (unsigned long long)index, bytes);
         memcpy(x, payload + CHUNK_HEADER_BYTES, n * element);
         return COMET_OK;
     }

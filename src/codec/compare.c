@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/float_env.h"
 #include "base/status.h"
 #include "codec/elements.h"
 
@@ -37,7 +38,7 @@ static int compare_one(comet_dtype dtype, size_t element, uint64_t i, const uint
     int same = memcmp(x + i * element, y + i * element, element) == 0;
     c->n_zeros += a == 0;
     c->n_zeros_kept += a == 0 && b == 0;
-    c->n_support += a != 0 && b == 0;
+    c->n_support_lost += a != 0 && b == 0;
     if (!isfinite(a) || !isfinite(b))
         return !same;
     int violated = exceeds(a, b, eb, &error);
@@ -62,6 +63,8 @@ comet_status comet_compare(comet_dtype dtype, uint64_t n_elements, const void *o
         return comet_fail(COMET_ERROR_ARGUMENT, "a tensor is not aligned to its element size, %zu bytes", element);
     if (!(eb >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "the bound must not be negative, got %g", eb);
+    fenv_t host;
+    float_env_enter(&host);
     comet_comparison c = {.size = sizeof c, .n_elements = n_elements, .first_violation = n_elements};
     extremes e = {INFINITY, -INFINITY, 0, 0};
     for (uint64_t i = 0; i < n_elements; i++)
@@ -71,6 +74,7 @@ comet_status comet_compare(comet_dtype dtype, uint64_t n_elements, const void *o
         }
     c.rmse = e.n ? sqrt(e.sum_of_squares / (double)e.n) : 0;
     c.psnr = c.rmse > 0 ? 20 * log10((e.max - e.min) / c.rmse) : INFINITY;
+    float_env_leave(&host);
     *comparison = c;
     return COMET_OK;
 }

@@ -16,10 +16,15 @@ static void log_kernels(const comet_hooks *hooks, const context *c, const char *
     hooks->log.line(hooks->log.user, text);
 }
 
-comet_status context_open(context *c, const comet_hooks *hooks, size_t n_threads, const char *who)
+comet_status context_check_hooks(const comet_hooks *hooks)
 {
     if (hooks && hooks->size != sizeof *hooks)
         return comet_fail(COMET_ERROR_ARGUMENT, "the hooks were not filled by comet_hooks_init (size %zu)", hooks->size);
+    return COMET_OK;
+}
+
+comet_status context_open(context *c, const comet_hooks *hooks, size_t n_threads, const char *who)
+{
     *c = (context){.allocator = comet_allocator_of(hooks), .kernels = codec_kernels_pick()};
     comet_status status = comet_pool_create(&c->pool, hooks, n_threads);
     if (status != COMET_OK)

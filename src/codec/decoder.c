@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/float_env.h"
 #include "base/status.h"
 #include "codec/context.h"
 
@@ -23,9 +24,7 @@ typedef struct run {
     uint64_t begin; /* of the first chunk, in bytes */
     bool stream;
     atomic_uint_fast64_t next;
-    atomic_size_t worker;
     atomic_int status;
-    atomic_uint_fast64_t failed_chunk;
     char error[256]; /* of whoever set status */
 } run;
 
@@ -58,26 +57,28 @@ static comet_status decode_chunk(run *r, workspace *ws, uint64_t k, const uint8_
     size_t offset = (size_t)((k - r->first) * h->chunk_elements) * comet_dtype_bytes(h->tensor.dtype);
     comet_status status = chunk_decode(r->plan, ws, k, payload, bytes, r->dst + offset, frame_chunk_length(h, k), r->stream);
     if (r->stream)
-        atomic_thread_fence(memory_order_seq_cst); /* writes around the caches */
+        comet_store_fence();
     return status;
 }
 
 static void work(void *arg, size_t index)
 {
     run *r = arg;
-    (void)index;
-    workspace *ws = &r->decoder->context.workers[atomic_fetch_add(&r->worker, 1)];
+    workspace *ws = &r->decoder->context.workers[index];
+    fenv_t host;
+    float_env_enter(&host);
     uint64_t from = r->first, at = r->begin;
     for (;;) {
         uint64_t k = r->first + atomic_fetch_add(&r->next, 1);
         if (k >= r->first + r->n_chunks || atomic_load(&r->status) != COMET_OK)
-            return;
+            break;
         at = advance(r, from, at, k);
         from = k;
         comet_status status = decode_chunk(r, ws, k, r->frame + at, frame_chunk_bytes(r->header, r->frame, k));
         if (status != COMET_OK)
             fail(r, status);
     }
+    float_env_leave(&host);
 }
 
 /* What the chunks of the range will need, from their first bytes. */
@@ -106,7 +107,10 @@ static chunk_plan plan_of(const comet_decoder *decoder, const frame_header *h)
     enum quantiser_mode mode = h->flags & FLAG_DITHER    ? QUANTISE_DITHER
                                : h->flags & FLAG_SUPPORT ? QUANTISE_SUPPORT
                                                          : QUANTISE_PLAIN;
+    fenv_t host;
+    float_env_enter(&host);
     quantiser_make(h->tensor.dtype, h->eb, mode, &plan.quantiser);
+    float_env_leave(&host);
     return plan;
 }
 
@@ -151,6 +155,21 @@ static comet_status open_frame(const comet_decoder *decoder, const void *frame, 
     return COMET_OK;
 }
 
+/* Chunks [first, first + n_chunks) of a frame whose header is known to be good. */
+static comet_status decode_range(comet_decoder *decoder, const frame_header *h, const void *frame, uint64_t first,
+                                 uint64_t n_chunks, void *dst, size_t dst_capacity, size_t *bytes)
+{
+    uint64_t begin = min_u64(first * h->chunk_elements, h->shape.n_elements);
+    uint64_t end = min_u64((first + n_chunks) * h->chunk_elements, h->shape.n_elements);
+    size_t needed = (size_t)(end - begin) * comet_dtype_bytes(h->tensor.dtype);
+    if (needed > dst_capacity)
+        return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; the elements need %zu", dst_capacity, needed);
+    comet_status status = run_range(decoder, h, frame, first, n_chunks, dst, needed);
+    if (status == COMET_OK)
+        *bytes = needed;
+    return status;
+}
+
 comet_status comet_decoder_run_chunks(comet_decoder *decoder, const void *frame, size_t frame_bytes, uint64_t first_chunk,
                                       uint64_t n_chunks, void *dst, size_t dst_capacity, size_t *bytes)
 {
@@ -159,17 +178,9 @@ comet_status comet_decoder_run_chunks(comet_decoder *decoder, const void *frame,
     if (status != COMET_OK)
         return status;
     if (first_chunk > h.n_chunks || n_chunks > h.n_chunks - first_chunk)
-        return comet_fail(COMET_ERROR_ARGUMENT, "chunks %llu to %llu of a frame that has %llu", (unsigned long long)first_chunk,
-                          (unsigned long long)(first_chunk + n_chunks), (unsigned long long)h.n_chunks);
-    uint64_t begin = min_u64(first_chunk * h.chunk_elements, h.shape.n_elements);
-    uint64_t end = min_u64((first_chunk + n_chunks) * h.chunk_elements, h.shape.n_elements);
-    size_t needed = (size_t)(end - begin) * comet_dtype_bytes(h.tensor.dtype);
-    if (needed > dst_capacity)
-        return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; the elements need %zu", dst_capacity, needed);
-    status = run_range(decoder, &h, frame, first_chunk, n_chunks, dst, needed);
-    if (status == COMET_OK)
-        *bytes = needed;
-    return status;
+        return comet_fail(COMET_ERROR_ARGUMENT, "%llu chunks from chunk %llu on, of a frame that has %llu",
+                          (unsigned long long)n_chunks, (unsigned long long)first_chunk, (unsigned long long)h.n_chunks);
+    return decode_range(decoder, &h, frame, first_chunk, n_chunks, dst, dst_capacity, bytes);
 }
 
 comet_status comet_decoder_run(comet_decoder *decoder, const void *frame, size_t frame_bytes, void *dst, size_t dst_capacity,
@@ -179,18 +190,21 @@ comet_status comet_decoder_run(comet_decoder *decoder, const void *frame, size_t
     comet_status status = open_frame(decoder, frame, frame_bytes, dst, bytes, &h);
     if (status != COMET_OK)
         return status;
-    return comet_decoder_run_chunks(decoder, frame, frame_bytes, 0, h.n_chunks, dst, dst_capacity, bytes);
+    return decode_range(decoder, &h, frame, 0, h.n_chunks, dst, dst_capacity, bytes);
 }
 
 comet_status comet_decoder_create(comet_decoder **out, const comet_hooks *hooks, size_t n_threads)
 {
     if (!out)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_decoder_create: null pointer");
+    comet_status status = context_check_hooks(hooks);
+    if (status != COMET_OK)
+        return status;
     comet_allocator allocator = comet_allocator_of(hooks);
     comet_decoder *decoder = comet_allocate(&allocator, sizeof *decoder);
     if (!decoder)
         return COMET_ERROR_MEMORY;
-    comet_status status = context_open(&decoder->context, hooks, n_threads, "decoder");
+    status = context_open(&decoder->context, hooks, n_threads, "decoder");
     if (status != COMET_OK)
         comet_release(&allocator, decoder, sizeof *decoder);
     else

@@ -10,7 +10,7 @@
 #include "codec/chunk.h"
 
 #define DENSE_TABLE_BYTES ((size_t)N_CONTEXTS * PROB_SCALE * sizeof(uint32_t))
-/* Two lengths, the states, and tables of at most 3 bytes a symbol. */
+/* Two lengths, the states, and tables of at most 4 bytes a symbol. */
 #define DENSE_FIXED_BYTES ((size_t)8 + LANES * 4 + N_CONTEXTS * (N_SYMBOLS + 1) * 4)
 
 /* Each symbol draws at most one word; 64 bytes more are written below them. */

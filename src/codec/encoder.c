@@ -7,11 +7,13 @@
  */
 #include "codec/encoder.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/float_env.h"
 #include "base/status.h"
 
 void comet_params_init(comet_params *params)
@@ -93,8 +95,6 @@ typedef struct run {
     atomic_uint_fast64_t next;   /* chunk to take */
     atomic_uint_fast64_t turn;   /* chunk that may claim its place */
     atomic_uint_fast64_t end;    /* bytes claimed; only who has the turn changes it */
-    atomic_bool full;
-    atomic_size_t worker;
     chunk_stats *stats; /* one a worker */
 } run;
 
@@ -106,8 +106,6 @@ static uint64_t claim(run *r, uint64_t k, size_t bytes)
             comet_pool_relax();
     uint64_t begin = atomic_load_explicit(&r->end, memory_order_relaxed);
     atomic_store_explicit(&r->end, begin + bytes, memory_order_relaxed);
-    if (begin + bytes > r->capacity)
-        atomic_store_explicit(&r->full, true, memory_order_relaxed);
     atomic_store_explicit(&r->turn, k + 1, memory_order_release);
     return begin;
 }
@@ -116,8 +114,8 @@ static void place(run *r, uint64_t k, const chunk_payload *p)
 {
     size_t bytes = chunk_payload_bytes(p);
     uint64_t begin = claim(r, k, bytes);
-    if (begin + bytes > r->capacity || bytes == 0)
-        return;
+    if (begin + bytes > r->capacity)
+        return; /* counted all the same: the caller is told what it needs */
     memcpy(r->dst + begin, p->head, p->head_bytes);
     if (p->tail_bytes)
         memcpy(r->dst + begin + p->head_bytes, p->tail, p->tail_bytes);
@@ -129,20 +127,19 @@ static void place(run *r, uint64_t k, const chunk_payload *p)
 static void work(void *arg, size_t index)
 {
     run *r = arg;
-    (void)index;
-    size_t worker = atomic_fetch_add(&r->worker, 1);
-    workspace *ws = &r->encoder->context.workers[worker];
+    workspace *ws = &r->encoder->context.workers[index];
+    fenv_t host;
+    float_env_enter(&host);
     size_t chunk_bytes = (size_t)r->header.chunk_elements * comet_dtype_bytes(r->plan->dtype);
     for (;;) {
         uint64_t k = atomic_fetch_add(&r->next, 1);
         if (k >= r->header.n_chunks)
-            return;
-        chunk_payload p = {0};
-        if (!atomic_load_explicit(&r->full, memory_order_relaxed))
-            p = chunk_encode(r->plan, ws, k, r->src + k * chunk_bytes, frame_chunk_length(&r->header, k), &r->stats[worker],
-                             &r->sums[k]);
+            break;
+        chunk_payload p = chunk_encode(r->plan, ws, k, r->src + k * chunk_bytes, frame_chunk_length(&r->header, k),
+                                       &r->stats[index], &r->sums[k]);
         place(r, k, &p);
     }
+    float_env_leave(&host);
 }
 
 static comet_status reserve(comet_encoder *encoder, const chunk_plan *plan, uint64_t n_chunks)
@@ -209,7 +206,7 @@ static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor
     return h;
 }
 
-/* One frame at an absolute bound. */
+/* One frame at an absolute bound. Its length is told even if it does not fit, unless not even the index does. */
 static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
                                  const comet_params *params, const void *src, double eb, uint8_t *dst, size_t capacity,
                                  size_t *frame_bytes, comet_stats *stats)
@@ -233,32 +230,66 @@ static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const
     if (n_workers)
         comet_pool_run(encoder->context.pool, n_workers, work, &r);
     r.header.frame_bytes = atomic_load(&r.end);
-    if (atomic_load(&r.full))
-        return comet_fail(COMET_ERROR_CAPACITY, "the frame does not fit the destination's %zu bytes", capacity);
+    *frame_bytes = (size_t)r.header.frame_bytes;
+    if (r.header.frame_bytes > capacity)
+        return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; the frame needs %zu", capacity, *frame_bytes);
     frame_write_header(&r.header, dst);
     fill_stats(&r, n_workers, stats);
-    *frame_bytes = (size_t)r.header.frame_bytes;
     return COMET_OK;
 }
 
-/* The search works on samples; the frame has the last word. Widens the bound while the target is missed. */
-static comet_status encode_to_ratio(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
-                                    const comet_params *params, const void *src, double eb, uint8_t *dst, size_t capacity,
-                                    size_t *frame_bytes, comet_stats *stats)
+/* What a search for the bound needs to encode one more time. */
+typedef struct attempt {
+    comet_encoder *encoder;
+    chunk_plan *plan;
+    const comet_tensor *tensor;
+    const comet_params *params;
+    const void *src;
+    uint8_t *dst;
+    size_t capacity;
+    size_t bytes;
+    comet_stats stats;
+} attempt;
+
+static comet_status attempt_at(attempt *a, double eb)
 {
-    enum { TRIES = 12 };
-    double factor = 1.01;
-    for (int i = 0; i < TRIES; i++) {
-        comet_status status = encode_frame(encoder, plan, tensor, params, src, eb, dst, capacity, frame_bytes, stats);
-        if (status != COMET_OK && status != COMET_ERROR_CAPACITY)
+    return encode_frame(a->encoder, a->plan, a->tensor, a->params, a->src, eb, a->dst, a->capacity, &a->bytes, &a->stats);
+}
+
+/* Whether the frame at this bound reaches the target, fit or not; failures of another kind go to *status. */
+static bool reaches(attempt *a, double eb, comet_status *status)
+{
+    a->bytes = 0;
+    *status = attempt_at(a, eb);
+    if (*status == COMET_ERROR_CAPACITY && a->bytes > 0)
+        *status = COMET_OK;
+    double tensor_bytes = (double)a->plan->shape.n_elements * (double)comet_dtype_bytes(a->plan->dtype);
+    return *status == COMET_OK && (tensor_bytes == 0 || tensor_bytes >= a->params->bound * (double)a->bytes);
+}
+
+/* The search for the bound works on samples; the frame has the last word. Widens the bound until the target is reached, and
+ * where that took a large step goes back half way a few times. */
+static comet_status encode_to_ratio(attempt *a, double eb)
+{
+    enum { WIDENINGS = 12, REFINEMENTS = 4 };
+    double missed = 0, step = 0.01;
+    comet_status status;
+    for (int i = 0; !reaches(a, eb, &status); i++, step *= 2) {
+        if (status == COMET_OK && i == WIDENINGS)
+            status = comet_fail(COMET_ERROR_UNREACHABLE, "no bound makes this tensor %g times smaller", a->params->bound);
+        if (status != COMET_OK)
             return status;
-        if (status == COMET_OK && (stats->ratio >= params->bound || stats->n_elements == 0))
-            return COMET_OK;
-        eb = fmin(eb * factor, 0x1p1020);
-        factor *= factor;
+        missed = eb;
+        eb = fmin(fmax(eb, DBL_MIN) * (1 + step), 0x1p1020);
     }
-    return comet_fail(COMET_ERROR_UNREACHABLE, "no bound makes this tensor %g times smaller in a destination of %zu bytes",
-                      params->bound, capacity);
+    for (int i = 0; i < REFINEMENTS && missed > 0 && eb / missed > 1.02; i++) {
+        double middle = sqrt(missed) * sqrt(eb);
+        bool good = reaches(a, middle, &status);
+        if (status != COMET_OK)
+            return status;
+        *(good ? &eb : &missed) = middle;
+    }
+    return attempt_at(a, eb);
 }
 
 comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
@@ -271,22 +302,21 @@ comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tenso
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_encoder_run: null pointer");
     if (status == COMET_OK && stats && stats->size != sizeof *stats)
         status = comet_fail(COMET_ERROR_ARGUMENT, "the statistics were not set up by comet_stats_init (size %zu)", stats->size);
-    if (status == COMET_OK)
-        status = encoder_resolve_bound(encoder, &plan, params, src, &eb);
     if (status != COMET_OK)
         return status;
+    fenv_t host;
+    float_env_enter(&host);
+    attempt a = {encoder, &plan, tensor, params, src, dst, capacity, 0, {0}};
+    status = encoder_resolve_bound(encoder, &plan, params, src, &eb);
     double resolved = comet_now();
-    comet_stats figures;
-    size_t bytes = 0;
-    if (params->bound_mode == COMET_BOUND_RATIO)
-        status = encode_to_ratio(encoder, &plan, tensor, params, src, eb, dst, capacity, &bytes, &figures);
-    else
-        status = encode_frame(encoder, &plan, tensor, params, src, eb, dst, capacity, &bytes, &figures);
+    if (status == COMET_OK)
+        status = params->bound_mode == COMET_BOUND_RATIO ? encode_to_ratio(&a, eb) : attempt_at(&a, eb);
+    float_env_leave(&host);
     if (status != COMET_OK)
         return status;
-    *frame_bytes = bytes;
+    *frame_bytes = a.bytes;
     if (stats) {
-        *stats = figures;
+        *stats = a.stats;
         stats->seconds_bound = resolved - started;
         stats->seconds_total = comet_now() - started;
     }
@@ -297,12 +327,15 @@ comet_status comet_encoder_create(comet_encoder **out, const comet_hooks *hooks,
 {
     if (!out)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_encoder_create: null pointer");
+    comet_status status = context_check_hooks(hooks);
+    if (status != COMET_OK)
+        return status;
     comet_allocator allocator = comet_allocator_of(hooks);
     comet_encoder *encoder = comet_allocate(&allocator, sizeof *encoder);
     if (!encoder)
         return COMET_ERROR_MEMORY;
     memset(encoder, 0, sizeof *encoder);
-    comet_status status = context_open(&encoder->context, hooks, n_threads, "encoder");
+    status = context_open(&encoder->context, hooks, n_threads, "encoder");
     if (status != COMET_OK)
         comet_release(&allocator, encoder, sizeof *encoder);
     else

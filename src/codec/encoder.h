@@ -9,7 +9,7 @@ struct comet_encoder {
     comet_buffer sums; /* statistics of each worker, then the sum of squares of each chunk */
 };
 
-/* Checks parameters and tensor together; fills everything of *plan but the quantiser and the chunk size. */
+/* Checks parameters and tensor together; fills everything of *plan but the quantiser. */
 comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
                           chunk_plan *plan);
 

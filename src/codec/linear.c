@@ -46,11 +46,6 @@ static tile tile_at(const linear_shape *s, size_t k)
     return t;
 }
 
-static int64_t code_at(enum code_width width, const void *codes, size_t i)
-{
-    return width == CODES16 ? ((const int16_t *)codes)[i] : ((const int32_t *)codes)[i];
-}
-
 static void add_at(enum code_width width, void *codes, size_t i, int64_t v)
 {
     if (width == CODES16) {
@@ -73,7 +68,7 @@ static plane fit(enum code_width width, const void *codes, const tile *t)
     double mx = (double)(t->columns - 1) / 2, my = (double)(t->rows - 1) / 2, sum = 0, sum_x = 0, sum_y = 0, xx = 0, yy = 0;
     for (size_t y = 0; y < t->rows; y++)
         for (size_t x = 0; x < t->columns; x++) {
-            double v = (double)code_at(width, codes, t->first + y * t->line + x * t->step);
+            double v = (double)code_at(width, codes, (ptrdiff_t)(t->first + y * t->line + x * t->step));
             double dx = (double)x - mx, dy = (double)y - my;
             sum += v;
             sum_x += dx * v;
@@ -101,7 +96,7 @@ static uint64_t apply(enum code_width width, void *codes, const tile *t, const p
     for (size_t y = 0; y < t->rows; y++)
         for (size_t x = 0; x < t->columns; x++) {
             size_t i = t->first + y * t->line + x * t->step;
-            int64_t v = sign * plane_at(p, x, y), sum = code_at(width, codes, i) + v;
+            int64_t v = sign * plane_at(p, x, y), sum = code_at(width, codes, (ptrdiff_t)(i)) + v;
             uint64_t magnitude = (uint64_t)(sum < 0 ? -sum : sum);
             largest = magnitude > largest ? magnitude : largest;
             add_at(width, codes, i, v);
@@ -162,7 +157,7 @@ bool linear_sample(enum code_width width, const linear_shape *s, const void *cod
     plane p = fit(width, codes, &t);
     for (size_t y = 0; y < LINEAR_TILE; y++)
         for (size_t x = 0; x < LINEAR_TILE; x++) {
-            int64_t r = code_at(width, codes, first + y * t.line + x * t.step) - plane_at(&p, x, y);
+            int64_t r = code_at(width, codes, (ptrdiff_t)(first + y * t.line + x * t.step)) - plane_at(&p, x, y);
             residuals[y * LINEAR_TILE + x] = (uint32_t)((uint64_t)r << 1 ^ (uint64_t)(r >> 63));
         }
     return true;

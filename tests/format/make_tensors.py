@@ -66,6 +66,7 @@ def tensors():
     rng = random.Random(1)
     yield "zeros", "f32", [0.0] * 1000
     yield "constant", "f32", [-3.25] * 1000
+    yield "bits", "f32", [f32_of_bits(int(2**32 * rng.random())) for _ in range(900)]
     for name in PACK:
         yield "spikes", name, spikes(rng, 3000, 6e4 if name == "f16" else 1e30)
         yield "sparse", name, [spread(rng, 1) if rng.random() < 0.1 else 0.0 for _ in range(2500)]
@@ -82,6 +83,10 @@ def tensors():
     yield "signs", "f64", patchwork(rng, 1000, 40, (5.0, -5.0, 6.0, -1e300))
     yield "nans", "f32", patchwork(rng, 4000, 40, [f32_of_bits(b) for b in (0x7FC00005, 0xFFC00007, 0x7FFFFFFF, 0xFFFFFFFF)])
     yield "subnormal", "f32", patchwork(rng, 2000, 40, [k * 2.0**-149 for k in (0, 1, -7, 300, -5000, 70000)])
+    # Far from 0 for bounds about 0.3: codes, or their odd integers with keep support, are not all exact in f32.
+    yield "far", "f32", [2e7 + 20 * math.sin(i / 9) for i in range(2000)]
+    # A line of 4096 over and over, in one dimension.
+    yield "periodic", "f16", ([spread(rng, 1) for _ in range(4096)] * 65)[:2**18 + 1]
     yield "halves", "bf16", [spread(rng, 4) for _ in range(2000)]
     yield "large", "f16", [spread(rng, 65000) for _ in range(2000)]
     yield "large", "f32", [spread(rng, 3e38) for _ in range(2000)]

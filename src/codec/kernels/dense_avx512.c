@@ -280,21 +280,38 @@ HOT __m512i decode16(__m512i *state, __m512i base, const uint32_t *table)
     return _mm512_srli_epi32(entry, 23);
 }
 
-/* 32 lanes of symbols. base: 16-bit starts of each lane's table. */
-HOT __m512i decode32(__m512i state[2], __m512i base, const uint32_t *table, const uint8_t **words)
+/*
+ * While a row is decoded, 32 states lie in two registers as unpacking 32 words to doublewords lays them: lanes 0-3, 8-11, 16-19,
+ * 24-27 and the others. Words then become doublewords, and symbols words, by the cheapest instructions.
+ */
+HOT void states_load(const uint32_t state[32], __m512i x[2])
 {
-    const __m512i least = _mm512_set1_epi32((int)STATE_MIN), order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-    __m512i s0 = decode16(&state[0], _mm512_cvtepu16_epi32(_mm512_castsi512_si256(base)), table);
-    __m512i s1 = decode16(&state[1], _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(base, 1)), table);
-    __mmask16 low0 = _mm512_cmplt_epu32_mask(state[0], least), low1 = _mm512_cmplt_epu32_mask(state[1], least);
-    __mmask32 low = _mm512_kunpackw(low1, low0);
+    const __m512i even = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    __m512i low = _mm512_loadu_si512(state), high = _mm512_loadu_si512(state + 16);
+    x[0] = _mm512_permutex2var_epi32(low, even, high);
+    x[1] = _mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(4)), high);
+}
+
+HOT void states_store(const __m512i x[2], uint32_t state[32])
+{
+    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    _mm512_storeu_si512(state, _mm512_permutex2var_epi32(x[0], low, x[1]));
+    _mm512_storeu_si512(state + 16, _mm512_permutex2var_epi32(x[0], _mm512_add_epi32(low, _mm512_set1_epi32(8)), x[1]));
+}
+
+/* 32 lanes of symbols. base: 16-bit starts of each lane's table. */
+HOT __m512i decode32(__m512i x[2], __m512i base, const uint32_t *table, const uint8_t **words)
+{
+    const __m512i least = _mm512_set1_epi32((int)STATE_MIN), zero = _mm512_setzero_si512();
+    __m512i s0 = decode16(&x[0], _mm512_unpacklo_epi16(base, zero), table);
+    __m512i s1 = decode16(&x[1], _mm512_unpackhi_epi16(base, zero), table);
+    __mmask16 low0 = _mm512_cmplt_epu32_mask(x[0], least), low1 = _mm512_cmplt_epu32_mask(x[1], least);
+    uint32_t low = _pdep_u32(low0, 0x0f0f0f0fu) | _pdep_u32(low1, 0xf0f0f0f0u); /* in the order of lanes, as words come */
     __m512i next = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(*words));
-    __m512i next0 = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(next));
-    __m512i next1 = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(next, 1));
-    state[0] = _mm512_mask_or_epi32(state[0], low0, _mm512_slli_epi32(state[0], 16), next0);
-    state[1] = _mm512_mask_or_epi32(state[1], low1, _mm512_slli_epi32(state[1], 16), next1);
+    x[0] = _mm512_mask_or_epi32(x[0], low0, _mm512_slli_epi32(x[0], 16), _mm512_unpacklo_epi16(next, zero));
+    x[1] = _mm512_mask_or_epi32(x[1], low1, _mm512_slli_epi32(x[1], 16), _mm512_unpackhi_epi16(next, zero));
     *words += 2 * (unsigned)__builtin_popcount(low);
-    return _mm512_permutexvar_epi64(order, _mm512_packus_epi32(s0, s1));
+    return _mm512_packus_epi32(s0, s1);
 }
 
 /* Replaces the symbols of large residuals by the residuals. */
@@ -317,8 +334,8 @@ HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, si
     const uint8_t *words = in->words, *end = in->end;
     bit_reader extra = in->extra;
     __m512i state[4];
-    for (int k = 0; k < 4; k++)
-        state[k] = _mm512_loadu_si512(in->state + 16 * k);
+    for (int k = 0; k < 2; k++)
+        states_load(in->state + 32 * k, state + 2 * k);
     for (size_t i = 0; i < columns * width; i += LANES) {
         __m512i context[2], prediction[2], z[2];
         for (int k = 0; k < 2; k++)
@@ -339,8 +356,8 @@ HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, si
         if (words > end)
             return false;
     }
-    for (int k = 0; k < 4; k++)
-        _mm512_storeu_si512(in->state + 16 * k, state[k]);
+    for (int k = 0; k < 2; k++)
+        states_store(state + 2 * k, in->state + 32 * k);
     in->words = words;
     in->extra = extra;
     return true;

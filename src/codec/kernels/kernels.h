@@ -34,6 +34,12 @@ static inline size_t code_bytes(enum code_width width)
     return (size_t)2 << width;
 }
 
+/* Code i of 16 or 32 bits. */
+static inline int64_t code_at(enum code_width width, const void *codes, ptrdiff_t i)
+{
+    return width == CODES16 ? ((const int16_t *)codes)[i] : ((const int32_t *)codes)[i];
+}
+
 enum predictor {
     PREDICT_NONE = 0,
     PREDICT_LEFT = 1,    /* the same channel's left neighbour */

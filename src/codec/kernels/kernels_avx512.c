@@ -14,10 +14,19 @@ typedef struct f32_sums {
     __m512i nonzero;
 } f32_sums;
 
-static inline f32_sums f32_sums_make(const moments *m)
+static inline f32_sums f32_sums_make(void)
 {
-    return (f32_sums){_mm512_setzero_ps(), _mm512_set1_ps((float)m->min), _mm512_set1_ps((float)m->max), _mm512_setzero_ps(),
+    return (f32_sums){_mm512_setzero_ps(), _mm512_set1_ps(INFINITY), _mm512_set1_ps(-INFINITY), _mm512_setzero_ps(),
                       _mm512_setzero_si512()};
+}
+
+HOT void sum_up(__m512 v, f32_sums *s)
+{
+    __mmask16 nonzero = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
+    s->nonzero = _mm512_mask_add_epi32(s->nonzero, nonzero, s->nonzero, _mm512_set1_epi32(1));
+    s->squares = _mm512_fmadd_ps(v, v, s->squares);
+    s->low = _mm512_min_ps(v, s->low);
+    s->high = _mm512_max_ps(v, s->high);
 }
 
 /* 64 elements that are taken to be in range and within the bound; `s` tells afterwards whether they were. */
@@ -25,18 +34,13 @@ HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, 
 {
     enum { LARGEST_MAGNITUDE = 0x0b };
     const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step);
-    const __m512i one = _mm512_set1_epi32(1);
     __m512i c[4];
     for (int i = 0; i < 4; i++) {
         __m512 v = _mm512_loadu_ps(x + 16 * i);
         c[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
         __m512 error = _mm512_sub_ps(v, _mm512_mul_ps(_mm512_cvtepi32_ps(c[i]), step));
         s->worst = _mm512_range_ps(s->worst, error, LARGEST_MAGNITUDE);
-        s->squares = _mm512_fmadd_ps(v, v, s->squares);
-        s->low = _mm512_min_ps(v, s->low);
-        s->high = _mm512_max_ps(v, s->high);
-        __mmask16 nonzero = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-        s->nonzero = _mm512_mask_add_epi32(s->nonzero, nonzero, s->nonzero, one);
+        sum_up(v, s);
     }
     const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22, 20,
                                           18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
@@ -60,8 +64,8 @@ static inline void f32_sums_take(const f32_sums *s, moments *m)
     for (int i = 0; i < SUM_LANES; i++)
         m->sum_of_squares[i] += (double)squares[i];
     m->n_nonzero += (uint64_t)_mm512_reduce_add_epi32(s->nonzero);
-    m->min = (double)_mm512_reduce_min_ps(s->low);
-    m->max = (double)_mm512_reduce_max_ps(s->high);
+    m->min = fmin(m->min, (double)_mm512_reduce_min_ps(s->low));
+    m->max = fmax(m->max, (double)_mm512_reduce_max_ps(s->high));
 }
 
 /* 64 elements of any kind: those that fail are told, and get code 0. */
@@ -78,11 +82,7 @@ HOT uint64_t quantise_block_checked(const quantiser *q, const float *x, int16_t 
         __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(error), eb, _CMP_NLE_UQ);
         _mm256_storeu_si256((__m256i *)(codes + 16 * i), _mm512_maskz_cvtepi32_epi16((__mmask16)~bad, c));
         failed |= (uint64_t)bad << (16 * i);
-        s->squares = _mm512_fmadd_ps(v, v, s->squares);
-        s->low = _mm512_min_ps(v, s->low);
-        s->high = _mm512_max_ps(v, s->high);
-        __mmask16 nonzero = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-        s->nonzero = _mm512_mask_add_epi32(s->nonzero, nonzero, s->nonzero, _mm512_set1_epi32(1));
+        sum_up(v, s);
     }
     return failed;
 }
@@ -98,13 +98,13 @@ static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, 
         quantise_f32_16_generic(q, x, n, first, codes, failed, m);
         return;
     }
-    f32_sums s = f32_sums_make(m);
+    f32_sums s = f32_sums_make();
     for (size_t i = 0; i < whole; i += BLOCK)
         quantise_block_f32(q, v + i, c + i, &s);
     if (f32_sums_clean(&s, q)) {
         memset(failed, 0, whole / BLOCK * sizeof *failed);
     } else {
-        s = f32_sums_make(m);
+        s = f32_sums_make();
         for (size_t i = 0; i < whole; i += BLOCK)
             failed[i / BLOCK] = quantise_block_checked(q, v + i, c + i, &s);
     }
@@ -208,13 +208,28 @@ HOT void pack_bytes(__m512i bytes, uint64_t map, block_shape shape, plane_writer
     w->words += 8 * words;
 }
 
-/* Residuals of 256 and more: by the generic body, on a copy of the writer, so that *w can stay in registers. */
-static __attribute__((noinline)) plane_writer pack_large(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, plane_writer w)
+/* Residuals of 256 and more: the planes of the low bytes, then those of the high ones. */
+static __attribute__((noinline)) plane_writer pack_large(__m512i z0, __m512i z1, unsigned max, size_t block, uint8_t *kinds,
+                                                         plane_writer w)
 {
-    uint16_t z[BLOCK];
-    _mm512_storeu_si512(z, z0);
-    _mm512_storeu_si512(z + 32, z1);
-    pack_16_generic(z, 1, block, kinds, &w);
+    uint64_t map = _mm512_test_epi16_mask(z0, z0) | (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32;
+    unsigned count = (unsigned)__builtin_popcountll(map);
+    block_shape shape = block_shape_of(max, count);
+    set_kind(kinds, block, block_kind(shape, &w.bits));
+    const __m512i byte = _mm512_set1_epi16(0xff), one = _mm512_set1_epi16(shape.bitmap);
+    z0 = _mm512_sub_epi16(z0, one);
+    z1 = _mm512_sub_epi16(z1, one);
+    __m512i low = narrow(_mm512_and_si512(z0, byte), _mm512_and_si512(z1, byte));
+    __m512i high = narrow(_mm512_srli_epi16(z0, 8), _mm512_srli_epi16(z1, 8));
+    if (shape.bitmap)
+        word_write(&w, map);
+    for (unsigned p = 0; p < shape.width; p++) {
+        uint64_t plane = p < 8 ? plane_of(low, p) : plane_of(high, p - 8);
+        if (shape.bitmap)
+            bit_write(&w.bits, _pext_u64(plane, map), count);
+        else
+            word_write(&w, plane);
+    }
     return w;
 }
 
@@ -222,7 +237,7 @@ HOT void pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, plane_
 {
     unsigned max = max_u16(z0, z1);
     if (max > 255) {
-        *w = pack_large(z0, z1, block, kinds, *w);
+        *w = pack_large(z0, z1, max, block, kinds, *w);
         return;
     }
     __m512i bytes = narrow(z0, z1);
@@ -265,6 +280,30 @@ HOT __m512i unpack_bitmap(unsigned width, plane_reader *in)
     return z;
 }
 
+/* Planes that do not fit bytes, in two halves of eight. Works on a copy, so that the caller's reader stays in registers. */
+static __attribute__((noinline)) plane_reader unpack_large(block_shape shape, bool identity, plane_reader in, uint16_t *c)
+{
+    uint64_t map = shape.bitmap ? word_read(&in) : ~UINT64_C(0);
+    unsigned count = (unsigned)__builtin_popcountll(map);
+    __m512i half[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+    if (shape.bitmap && count > BITMAP_MOST)
+        in.bits.position = in.bits.limit + 1;
+    for (unsigned p = 0; p < shape.width && plane_reader_ok(&in); p++) {
+        uint64_t plane = shape.bitmap ? _pdep_u64(bit_read(&in.bits, count), map) : word_read(&in);
+        half[p / 8] = add_plane(half[p / 8], p % 8, plane);
+    }
+    for (int k = 0; k < 2; k++) {
+        __m256i low = k ? _mm512_extracti64x4_epi64(half[0], 1) : _mm512_castsi512_si256(half[0]);
+        __m256i high = k ? _mm512_extracti64x4_epi64(half[1], 1) : _mm512_castsi512_si256(half[1]);
+        __m512i z = _mm512_or_si512(_mm512_cvtepu8_epi16(low), _mm512_slli_epi16(_mm512_cvtepu8_epi16(high), 8));
+        __mmask32 present = shape.bitmap ? (__mmask32)(map >> (32 * k)) : 0;
+        z = _mm512_mask_add_epi16(z, present, z, _mm512_set1_epi16(1));
+        __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z, _mm512_set1_epi16(1)));
+        _mm512_storeu_si512(c + 32 * k, identity ? z : _mm512_xor_si512(_mm512_srli_epi16(z, 1), sign));
+    }
+    return in;
+}
+
 static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *reader,
                              void *codes)
 {
@@ -275,10 +314,9 @@ static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_
         if (!block_shape_read(get_kind(kinds, b), &in.bits, 16, &shape))
             return false;
         if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
-            plane_reader copy = in; /* whose address may be given away: `in` stays in registers */
-            if (!unpack_block_16_generic(shape, identity, &copy, c))
+            in = unpack_large(shape, identity, in, c);
+            if (!plane_reader_ok(&in))
                 return false;
-            in = copy;
             continue;
         }
         __m512i z = _mm512_setzero_si512();
@@ -336,7 +374,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
-    f32_sums s = f32_sums_make(j->moments);
+    f32_sums s = f32_sums_make();
     plane_writer w = *j->out;
     __m512i before = _mm512_loadu_si512(codes - 32);
     if (predictor == PREDICT_LORENZO)
