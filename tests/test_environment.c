@@ -1,0 +1,93 @@
+/* A host may flush subnormals to zero or round another way; frames and elements must not depend on it. */
+#include "testing.h"
+
+#include <fenv.h>
+#ifdef __x86_64__
+#include <xmmintrin.h>
+#endif
+
+#define N 4096
+
+/* Changes the calling thread's arithmetic; returns how it was. */
+static fenv_t upset(void)
+{
+    fenv_t before;
+    fegetenv(&before);
+    fesetround(FE_UPWARD);
+#ifdef __x86_64__
+    _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, denormals are zero */
+#endif
+    return before;
+}
+
+static comet_params params_for(int keep_support, double eb)
+{
+    comet_params params;
+    comet_params_init(&params);
+    params.bound = eb;
+    params.keep_support = keep_support;
+    return params;
+}
+
+/* Compresses and decompresses with the arithmetic upset or not; returns the frame's bytes. */
+static size_t round_trip(bool upset_it, comet_dtype dtype, const comet_params *params, const void *x, void *back, uint8_t *frame,
+                         size_t room)
+{
+    uint64_t dims[] = {N};
+    comet_tensor tensor;
+    assert_int_equal(comet_tensor_init(&tensor, dtype, 1, dims), COMET_OK);
+    size_t bytes = 0, written = 0;
+    fenv_t before;
+    fegetenv(&before);
+    if (upset_it)
+        before = upset();
+    comet_status compressed = comet_compress(&tensor, params, x, frame, room, &bytes);
+    comet_status decompressed = comet_decompress(frame, bytes, back, N * sizeof(float), &written);
+    int rounding = fegetround();
+    fesetenv(&before);
+    assert_int_equal(compressed, COMET_OK);
+    assert_int_equal(decompressed, COMET_OK);
+    assert_int_equal(rounding, upset_it ? FE_UPWARD : FE_TONEAREST); /* the host's own setting is put back */
+    return bytes;
+}
+
+static void check_same(comet_dtype dtype, const comet_params *params, const void *x, size_t element)
+{
+    static uint8_t frames[2][N * 8];
+    static float back[2][N];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++)
+        bytes[i] = round_trip(i, dtype, params, x, back[i], frames[i], sizeof frames[i]);
+    assert_int_equal(bytes[0], bytes[1]);
+    assert_memory_equal(frames[0], frames[1], bytes[0]);
+    assert_memory_equal(back[0], back[1], N * element);
+}
+
+static void test_f32_subnormals_keep_their_support(void **state)
+{
+    (void)state;
+    static float x[N];
+    for (int i = 0; i < N; i++)
+        x[i] = i % 3 ? (float)i * 0x1p-148f : (float)i;
+    comet_params params = params_for(1, 0.01);
+    check_same(COMET_DTYPE_F32, &params, x, sizeof *x);
+}
+
+static void test_f16_with_a_subnormal_bound(void **state)
+{
+    (void)state;
+    static uint16_t x[N];
+    for (int i = 0; i < N; i++)
+        x[i] = (uint16_t)(i * 7 % 0x3c00);
+    comet_params params = params_for(0, 0x1p-18);
+    check_same(COMET_DTYPE_F16, &params, x, sizeof *x);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_f32_subnormals_keep_their_support),
+        cmocka_unit_test(test_f16_with_a_subnormal_bound),
+    };
+    return cmocka_run_group_tests_name("environment", tests, NULL, NULL);
+}
