@@ -30,8 +30,8 @@ static comet_params params_for(int keep_support, double eb)
 }
 
 /* Compresses and decompresses with the arithmetic upset or not; returns the frame's bytes. */
-static size_t round_trip(bool upset_it, comet_dtype dtype, const comet_params *params, const void *x, void *back, uint8_t *frame,
-                         size_t room)
+static size_t round_trip(bool upset_it, comet_dtype dtype, const comet_params *params, const void *x, void *back,
+                         uint8_t *frame, size_t room)
 {
     uint64_t dims[] = {N};
     comet_tensor tensor;

@@ -82,11 +82,11 @@ typedef struct comet_params {
     comet_bound_mode bound_mode;
     double bound; /* finite, >= 0 (RATIO: >= 1) */
     comet_level level;
-    double min_ratio;        /* AUTO: a chunk is coded fast where fast reaches this ratio, else dense where that is smaller. 0: dense
-                                where a sample says it saves a fifth or more. With BOUND_RATIO and 0, the target itself. */
-    int keep_support;        /* x' is zero exactly where x is zero, and has the sign of x elsewhere */
-    int dither;              /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
-                                keep_support or a lossless bound. */
+    double min_ratio; /* AUTO: a chunk is coded fast where fast reaches this ratio, else dense where that is smaller. 0: dense
+                         where a sample says it saves a fifth or more. With BOUND_RATIO and 0, the target itself. */
+    int keep_support; /* x' is zero exactly where x is zero, and has the sign of x elsewhere */
+    int dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
+                         keep_support or a lossless bound. */
     uint64_t dither_seed;
     int content_checksum;    /* a checksum of every chunk, checked by the decoder */
     uint64_t chunk_elements; /* 0: chosen by level and shape; else 64 to 2^24 */
@@ -195,8 +195,8 @@ typedef struct comet_comparison {
     uint64_t n_elements;
     double max_error; /* over pairs of finite elements */
     double rmse;
-    double psnr;           /* dB, of the original's range; infinite if rmse is 0 */
-    uint64_t n_violations; /* |x - x'| > eb, or a non-finite x that did not come back bit for bit; eb 0: any bit differs */
+    double psnr;              /* dB, of the original's range; infinite if rmse is 0 */
+    uint64_t n_violations;    /* |x - x'| > eb, or a non-finite x that did not come back bit for bit; eb 0: any bit differs */
     uint64_t first_violation; /* index in memory order; n_elements if there is none */
     uint64_t n_zeros;         /* zeros in the original */
     uint64_t n_zeros_kept;    /* of those, zeros in the decoded */

@@ -9,16 +9,16 @@
 #error "Comet is written for little-endian machines"
 #endif
 
-#define COMET_DEFINE_ACCESS(bits)                                        \
-    static inline uint##bits##_t load_u##bits(const void *p)             \
-    {                                                                    \
-        uint##bits##_t v;                                                \
-        memcpy(&v, p, sizeof v);                                         \
-        return v;                                                        \
-    }                                                                    \
-    static inline void store_u##bits(void *p, uint##bits##_t v)          \
-    {                                                                    \
-        memcpy(p, &v, sizeof v);                                         \
+#define COMET_DEFINE_ACCESS(bits)                               \
+    static inline uint##bits##_t load_u##bits(const void *p)    \
+    {                                                           \
+        uint##bits##_t v;                                       \
+        memcpy(&v, p, sizeof v);                                \
+        return v;                                               \
+    }                                                           \
+    static inline void store_u##bits(void *p, uint##bits##_t v) \
+    {                                                           \
+        memcpy(p, &v, sizeof v);                                \
     }
 
 COMET_DEFINE_ACCESS(16)

@@ -1,7 +1,7 @@
 /*
- * The codec's arithmetic is that of IEEE 754 with its defaults: round to nearest, subnormals kept. A host may have set its thread
- * otherwise (flush to zero is common in machine learning), so calls that compute do so in a default environment and put the
- * host's back.
+ * The codec's arithmetic is that of IEEE 754 with its defaults: round to nearest, subnormals kept. A host may have set its
+ * thread otherwise (flush to zero is common in machine learning), so calls that compute do so in a default environment and put
+ * the host's back.
  */
 #ifndef COMET_BASE_FLOAT_ENV_H
 #define COMET_BASE_FLOAT_ENV_H

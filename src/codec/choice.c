@@ -10,7 +10,7 @@
 
 enum { RUN = BLOCK, FAST_RUNS = 10 };
 enum { DENSE_BITS = 8 * 400 }; /* states and tables of a chunk, about */
-enum { LINEAR_TRIES = 6 }; /* fits are slow */
+enum { LINEAR_TRIES = 6 };     /* fits are slow */
 enum { LEVELS = 4, TOKENS = N_DIRECT + 64 };
 
 typedef struct sample {
@@ -21,8 +21,8 @@ typedef struct sample {
     const uint8_t *codes;
     uint8_t *residuals; /* room for a tile */
     size_t n_runs;
-    size_t first[SAMPLE_RUNS]; /* element of each run */
-    bool non_negative; /* the sampled codes */
+    size_t first[SAMPLE_RUNS];        /* element of each run */
+    bool non_negative;                /* the sampled codes */
     uint8_t level[SAMPLE_RUNS * RUN]; /* of the gradient around each element */
 } sample;
 

@@ -15,8 +15,8 @@ typedef struct choice {
 /* The runs that choose_coding will look at: their first elements, and the number of them. */
 size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS]);
 
-/* Looks at the codes of the runs and at their neighbours to the left and above. If all codes are there, a linear fit is tried too
- * where it could pay; if not, the answer LINEAR means that it is worth coming back with all of them. Uses ws->residuals. */
+/* Looks at the codes of the runs and at their neighbours to the left and above. If all codes are there, a linear fit is tried
+ * too where it could pay; if not, the answer LINEAR means that it is worth coming back with all of them. Uses ws->residuals. */
 choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n,
                      bool all_codes);
 

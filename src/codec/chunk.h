@@ -90,7 +90,7 @@ void chunk_stats_init(chunk_stats *stats);
 /* Encodes chunk number `index`, n elements at x; the payload lies in ws->out. Adds to *stats; *sum_of_squares is that of this
  * chunk, for the caller to add up in the order of chunks. */
 chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
-                     double *sum_of_squares);
+                           double *sum_of_squares);
 
 /* Which buffers the payload's mode calls for; adds to *needs. */
 void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs);

@@ -113,8 +113,8 @@ static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quant
 {
     size_t element = comet_dtype_bytes(plan->dtype);
     for (size_t i = 0; i < n; i += QUANT_TILE)
-        plan->kernels->dequantise[p->width][plan->dtype](q, codes + i * code_bytes(p->width), (size_t)min_u64(QUANT_TILE, n - i),
-                                                         (uint32_t)i, x + i * element, stream);
+        plan->kernels->dequantise[p->width][plan->dtype](
+            q, codes + i * code_bytes(p->width), (size_t)min_u64(QUANT_TILE, n - i), (uint32_t)i, x + i * element, stream);
 }
 
 /* Integers in the order of the values back to bit patterns. */
@@ -164,7 +164,8 @@ static bool put_outliers(const parts *p, size_t element, uint8_t *x, size_t n)
     return gaps == gaps_end;
 }
 
-static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, const parts *p, uint8_t *x, size_t n, bool stream)
+static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, const parts *p, uint8_t *x, size_t n,
+                         bool stream)
 {
     size_t element = comet_dtype_bytes(plan->dtype);
     uint8_t *codes = codes_of(ws, plan, p->width);
@@ -197,7 +198,8 @@ comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index,
     size_t element = comet_dtype_bytes(plan->dtype);
     if (bytes >= CHUNK_HEADER_BYTES && payload[0] == CHUNK_RAW) {
         if (bytes != chunk_bound(n, element) || payload[1] || payload[2] || payload[3])
-            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but its %zu bytes are not those of one", (unsigned long long)index, bytes);
+            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but its %zu bytes are not those of one",
+                              (unsigned long long)index, bytes);
         memcpy(x, payload + CHUNK_HEADER_BYTES, n * element);
         return COMET_OK;
     }

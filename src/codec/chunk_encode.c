@@ -59,7 +59,8 @@ static void count_failed(chunk *c, size_t i, size_t n)
 static void quantise_tile(chunk *c, size_t i, size_t n)
 {
     c->plan->kernels->quantise[c->width][c->plan->dtype](&c->quantiser, c->x + i * c->element, n, (uint32_t)i,
-                                                         c->codes + i * code_bytes(c->width), c->failed + i / BLOCK, &c->moments);
+                                                         c->codes + i * code_bytes(c->width), c->failed + i / BLOCK,
+                                                         &c->moments);
     count_failed(c, i, n);
 }
 
@@ -156,8 +157,8 @@ static size_t most_words(enum code_width width)
 
 /* Where codes end, in one piece or in two. */
 typedef struct pieces {
-    uint8_t *head_end;          /* NULL: there is no such payload */
-    uint8_t *tail, *tail_end;   /* NULL if there is one piece */
+    uint8_t *head_end;        /* NULL: there is no such payload */
+    uint8_t *tail, *tail_end; /* NULL if there is one piece */
 } pieces;
 
 /* Where the parts of a fast payload grow: bits gather behind the room that the words may need. */
@@ -385,7 +386,7 @@ static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
 }
 
 chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
-                     double *sum_of_squares)
+                           double *sum_of_squares)
 {
     chunk c = {.plan = plan, .ws = ws, .x = x, .n = n, .element = comet_dtype_bytes(plan->dtype), .failed = ws->failed.data};
     c.quantiser = plan->quantiser;

@@ -104,7 +104,7 @@ static bool read_tables(const uint8_t *in, size_t bytes, uint32_t *table)
 /* ---- rows ---- */
 
 typedef struct rows {
-    uint8_t *above, *current; /* the first cell of each */
+    uint8_t *above, *current;      /* the first cell of each */
     size_t cell, position, length; /* bytes of a cell, of a position, of a row without padding */
 } rows;
 

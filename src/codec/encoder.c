@@ -45,8 +45,9 @@ comet_status encoder_check_params(const comet_params *p)
     if (p->dither && (p->bound_mode == COMET_BOUND_LOSSLESS || p->bound == 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "dither needs a bound above 0");
     if (p->chunk_elements && (p->chunk_elements < MIN_CHUNK_ELEMENTS || p->chunk_elements > MAX_CHUNK_ELEMENTS))
-        return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements, got %llu", (unsigned long long)MIN_CHUNK_ELEMENTS,
-                          (unsigned long long)MAX_CHUNK_ELEMENTS, (unsigned long long)p->chunk_elements);
+        return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements, got %llu",
+                          (unsigned long long)MIN_CHUNK_ELEMENTS, (unsigned long long)MAX_CHUNK_ELEMENTS,
+                          (unsigned long long)p->chunk_elements);
     return COMET_OK;
 }
 
@@ -67,7 +68,8 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
     plan->min_ratio = params->min_ratio;
     if (params->bound_mode == COMET_BOUND_RATIO && params->min_ratio == 0)
         plan->min_ratio = params->bound;
-    plan->chunk_elements = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level);
+    plan->chunk_elements =
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level);
     if (!src && plan->shape.n_elements)
         return comet_fail(COMET_ERROR_ARGUMENT, "the source is null");
     if ((uintptr_t)src % comet_dtype_bytes(tensor->dtype))
@@ -92,10 +94,10 @@ typedef struct run {
     frame_header header;
     size_t capacity;
     double *sums;
-    atomic_uint_fast64_t next;   /* chunk to take */
-    atomic_uint_fast64_t turn;   /* chunk that may claim its place */
-    atomic_uint_fast64_t end;    /* bytes claimed; only who has the turn changes it */
-    chunk_stats *stats; /* one a worker */
+    atomic_uint_fast64_t next; /* chunk to take */
+    atomic_uint_fast64_t turn; /* chunk that may claim its place */
+    atomic_uint_fast64_t end;  /* bytes claimed; only who has the turn changes it */
+    chunk_stats *stats;        /* one a worker */
 } run;
 
 /* Waits for chunk k's turn and claims `bytes` bytes; returns where they begin. */

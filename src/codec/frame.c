@@ -93,16 +93,14 @@ comet_status frame_read_header(const uint8_t *f, size_t bytes, frame_header *h)
     comet_status status = check_envelope(f, bytes);
     if (status != COMET_OK)
         return status;
-    *h = (frame_header){.tensor = {.size = sizeof h->tensor,
-                                   .dtype = (comet_dtype)f[8],
-                                   .layout = (comet_layout)f[9],
-                                   .n_dims = f[10]},
-                        .flags = f[11],
-                        .level = (comet_level)f[12],
-                        .seed = load_u64(f + 24),
-                        .chunk_elements = load_u64(f + 40),
-                        .n_chunks = load_u64(f + 48),
-                        .frame_bytes = load_u64(f + 56)};
+    *h = (frame_header){
+        .tensor = {.size = sizeof h->tensor, .dtype = (comet_dtype)f[8], .layout = (comet_layout)f[9], .n_dims = f[10]},
+        .flags = f[11],
+        .level = (comet_level)f[12],
+        .seed = load_u64(f + 24),
+        .chunk_elements = load_u64(f + 40),
+        .n_chunks = load_u64(f + 48),
+        .frame_bytes = load_u64(f + 56)};
     memcpy(&h->eb, f + 16, 8);
     for (uint32_t i = 0; i < h->tensor.n_dims; i++)
         h->tensor.dims[i] = load_u64(f + HEADER_FIXED_BYTES + 8 * i);
@@ -137,7 +135,8 @@ comet_status comet_frame_info_read(const void *frame, size_t bytes, comet_frame_
     if (!frame || !info)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_frame_info_read: null pointer");
     if (info->size != sizeof *info)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the information was not set up by comet_frame_info_init (size %zu)", info->size);
+        return comet_fail(COMET_ERROR_ARGUMENT, "the information was not set up by comet_frame_info_init (size %zu)",
+                          info->size);
     frame_header h;
     comet_status status = frame_read_header(frame, bytes, &h);
     if (status != COMET_OK)

@@ -30,7 +30,8 @@ static comet_status check_tensor(const comet_tensor *t)
     if (!t)
         return comet_fail(COMET_ERROR_ARGUMENT, "the tensor description is null");
     if (t->size != sizeof *t)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the tensor description was not filled by comet_tensor_init (size %zu)", t->size);
+        return comet_fail(COMET_ERROR_ARGUMENT, "the tensor description was not filled by comet_tensor_init (size %zu)",
+                          t->size);
     if (comet_dtype_bytes(t->dtype) == 0)
         return comet_fail(COMET_ERROR_ARGUMENT, "unknown element type %d", (int)t->dtype);
     if (t->n_dims < 1 || t->n_dims > COMET_MAX_DIMS)

@@ -10,9 +10,9 @@ typedef struct plane {
 } plane;
 
 typedef struct tile {
-    size_t first;       /* index of its first element */
+    size_t first; /* index of its first element */
     size_t rows, columns;
-    size_t line, step;  /* distances down and right */
+    size_t line, step; /* distances down and right */
 } tile;
 
 static size_t tiles_across(const linear_shape *s)
@@ -150,7 +150,8 @@ bool linear_encode(enum code_width width, const linear_shape *s, void *codes, ui
 
 bool linear_sample(enum code_width width, const linear_shape *s, const void *codes, size_t first, uint32_t *residuals)
 {
-    tile t = {.first = first, .rows = LINEAR_TILE, .columns = LINEAR_TILE, .line = s->channels * s->columns, .step = s->channels};
+    tile t = {
+        .first = first, .rows = LINEAR_TILE, .columns = LINEAR_TILE, .line = s->channels * s->columns, .step = s->channels};
     size_t column = first % t.line / t.step;
     if (s->columns - column < LINEAR_TILE || first + (LINEAR_TILE - 1) * (t.line + t.step) >= s->n)
         return false;

@@ -30,7 +30,8 @@ static enum code_width widest(const chunk_plan *plan)
     return plan->lossless && plan->dtype == COMET_DTYPE_F64 ? CODES64 : CODES32;
 }
 
-static comet_status reserve_codes(workspace *ws, const comet_allocator *allocator, const chunk_plan *plan, enum code_width width)
+static comet_status reserve_codes(workspace *ws, const comet_allocator *allocator, const chunk_plan *plan,
+                                  enum code_width width)
 {
     size_t codes = padding(plan) + (longest_chunk(plan) / BLOCK + 2) * BLOCK;
     return comet_buffer_reserve(allocator, &ws->codes, codes * code_bytes(width));
@@ -109,7 +110,8 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
 
 void workspace_free(workspace *ws, const comet_allocator *allocator)
 {
-    comet_buffer *const all[] = {&ws->codes, &ws->failed, &ws->residuals, &ws->cells, &ws->symbols, &ws->words, &ws->table, &ws->out};
+    comet_buffer *const all[] = {&ws->codes,   &ws->failed, &ws->residuals, &ws->cells,
+                                 &ws->symbols, &ws->words,  &ws->table,     &ws->out};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         comet_buffer_free(allocator, all[i]);
 }

@@ -109,7 +109,8 @@ void gather_row_16_avx512(const lanes *g, const void *codes, size_t row, void *c
         size_t first = (b * g->rows + row) * line;
         for (size_t x = 0; x < g->columns; x++)
             for (size_t k = 0; k < g->channels; k += 8) {
-                __m128i v = first < g->n ? _mm_loadu_si128((const __m128i *)(q + first + x * g->channels + k)) : _mm_setzero_si128();
+                __m128i v =
+                    first < g->n ? _mm_loadu_si128((const __m128i *)(q + first + x * g->channels + k)) : _mm_setzero_si128();
                 _mm_storeu_si128((__m128i *)(c + x * g->width + b * g->channels + k), v);
             }
     }
@@ -159,8 +160,8 @@ static inline __m512i distance16(__m512i a, __m512i b)
 }
 
 /* Predictions of 32 cells; *context gets the scaled context numbers. Codes are small enough for every sum to fit. */
-HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width,
-                             const levels *table, __m512i *context)
+HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width, const levels *table,
+                   __m512i *context)
 {
     __m512i W = _mm512_loadu_si512(cell - width), N = _mm512_loadu_si512(above);
     __m512i NW = _mm512_loadu_si512(above - width), NE = _mm512_loadu_si512(above + width);
@@ -197,7 +198,7 @@ static void escape(uint16_t *z, uint32_t mask, bit_writer *extra)
 }
 
 HOT void model_cells(enum predictor predictor, const int16_t *n, const int16_t *c, size_t columns, size_t width,
-                               uint16_t *symbols, bit_writer *extra)
+                     uint16_t *symbols, bit_writer *extra)
 {
     const levels table = levels_make(N_SYMBOLS);
     for (size_t i = 0; i < columns * width; i += 32) {
@@ -216,7 +217,7 @@ HOT void model_cells(enum predictor predictor, const int16_t *n, const int16_t *
 }
 
 void model_row_16_avx512(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                                uint16_t *symbols, bit_writer *extra)
+                         uint16_t *symbols, bit_writer *extra)
 {
     switch (predictor) {
     case PREDICT_MEDIAN: model_cells(PREDICT_MEDIAN, above, row, columns, width, symbols, extra); break;
@@ -256,7 +257,7 @@ HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *start_f
 }
 
 uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
-                                      uint32_t state[LANES])
+                               uint32_t state[LANES])
 {
     __m512i x[4];
     for (int k = 0; k < 4; k++)
@@ -281,8 +282,8 @@ HOT __m512i decode16(__m512i *state, __m512i base, const uint32_t *table)
 }
 
 /*
- * While a row is decoded, 32 states lie in two registers as unpacking 32 words to doublewords lays them: lanes 0-3, 8-11, 16-19,
- * 24-27 and the others. Words then become doublewords, and symbols words, by the cheapest instructions.
+ * While a row is decoded, 32 states lie in two registers as unpacking 32 words to doublewords lays them: lanes 0-3, 8-11,
+ * 16-19, 24-27 and the others. Words then become doublewords, and symbols words, by the cheapest instructions.
  */
 HOT void states_load(const uint32_t state[32], __m512i x[2])
 {
@@ -326,8 +327,7 @@ static inline __m512i unescape(__m512i symbols, __mmask32 large, bit_reader *ext
     return _mm512_loadu_si512(z);
 }
 
-HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, size_t columns, size_t width,
-                                entropy_reader *in)
+HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, size_t columns, size_t width, entropy_reader *in)
 {
     const levels table = levels_make(PROB_SCALE);
     const __m512i one = _mm512_set1_epi16(1), direct = _mm512_set1_epi16(N_DIRECT);
@@ -364,7 +364,7 @@ HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, si
 }
 
 bool decode_row_16_avx512(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
-                                 entropy_reader *in)
+                          entropy_reader *in)
 {
     switch (predictor) {
     case PREDICT_MEDIAN: return decode_cells(PREDICT_MEDIAN, above, row, columns, width, in);

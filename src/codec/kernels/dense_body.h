@@ -46,7 +46,7 @@ static inline NAME(outlook) NAME(look)(enum predictor predictor, const CODE *abo
 }
 
 static inline void NAME(model_row)(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                            uint16_t *symbols, bit_writer *extra)
+                                   uint16_t *symbols, bit_writer *extra)
 {
     const CODE *n = above, *c = row;
     for (size_t i = 0; i < columns * width; i++) {
@@ -80,7 +80,7 @@ static inline bool NAME(decode_symbol)(entropy_reader *in, unsigned lane, unsign
 }
 
 static inline bool NAME(decode_row)(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
-                             entropy_reader *in)
+                                    entropy_reader *in)
 {
     const CODE *n = above;
     CODE *c = row;

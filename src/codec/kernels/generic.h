@@ -125,13 +125,14 @@ static inline void encode_tile_by(const tile_job *j, quantise_fn *quantise, pred
     pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, j->out);
 }
 
-#define DEFINE_ENCODE_TILE(type, quantise, pack)                      \
-    static void encode_tile_##type(const tile_job *job)               \
-    {                                                                 \
-        encode_tile_by(job, quantise, predict_16_generic, pack);      \
+#define DEFINE_ENCODE_TILE(type, quantise, pack)                 \
+    static void encode_tile_##type(const tile_job *job)          \
+    {                                                            \
+        encode_tile_by(job, quantise, predict_16_generic, pack); \
     }
 
-/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>. */
+/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>.
+ */
 #define KERNEL_TABLE(family, quantise_f32, dequantise_f32, predict_16, unpredict_16, pack_16, pack_cost_16, unpack_16,       \
                      gather_row_16, scatter_row_16, model_row_16, decode_row_16, entropy_encoder)                            \
     {                                                                                                                        \

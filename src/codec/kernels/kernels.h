@@ -21,11 +21,11 @@
 #include "comet/codec.h"
 
 #define N_DTYPES 4
-#define BLOCK 64         /* elements a block: one 64-bit mask */
-#define QUANT_TILE 4096  /* elements a quantise call at most; fixes the order of summation */
-#define SUM_LANES 16     /* partial sums of squares, likewise */
-#define CODE16_LIMIT 8191         /* |code| in 16 bits: sums of four still fit */
-#define CODE32_LIMIT (1 << 28)    /* |code| in 32 bits, likewise */
+#define BLOCK 64               /* elements a block: one 64-bit mask */
+#define QUANT_TILE 4096        /* elements a quantise call at most; fixes the order of summation */
+#define SUM_LANES 16           /* partial sums of squares, likewise */
+#define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
+#define CODE32_LIMIT (1 << 28) /* |code| in 32 bits, likewise */
 
 /* Code widths, as an index into the tables: 2, 4 and 8 bytes. */
 enum code_width { CODES16, CODES32, CODES64, N_CODE_WIDTHS };
@@ -73,7 +73,8 @@ typedef struct moments {
 typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                          moments *m);
 
-/* The inverse; a BLOCK of codes behind n rounded up to BLOCK is readable. stream: write around the caches where that pays; a fence by the caller makes such writes visible to others. */
+/* The inverse; a BLOCK of codes behind n rounded up to BLOCK is readable. stream: write around the caches where that pays; a
+ * fence by the caller makes such writes visible to others. */
 typedef void dequantise_fn(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream);
 
 /* Distances to neighbours in a chunk that lies in memory order. */
@@ -81,8 +82,8 @@ typedef struct strides {
     size_t left, up;
 } strides;
 
-/* residuals[k] = map(codes[k] - prediction) for k in [0, n). codes[-(left + up + BLOCK)] onwards must be readable (0 before the chunk).
- * identity: codes are known to be non-negative and the predictor is NONE, so the map is the identity; else zigzag. */
+/* residuals[k] = map(codes[k] - prediction) for k in [0, n). codes[-(left + up + BLOCK)] onwards must be readable (0 before the
+ * chunk). identity: codes are known to be non-negative and the predictor is NONE, so the map is the identity; else zigzag. */
 typedef void predict_fn(enum predictor predictor, bool identity, const void *codes, size_t n, strides s, void *residuals);
 /* In place: residuals (already mapped back) at codes[0, n) become codes, given the codes before them. n is a multiple of BLOCK;
  * one more BLOCK behind may be read and spoiled. */
@@ -117,9 +118,9 @@ typedef void encode_tile_fn(const tile_job *job);
 
 /* ---- dense ---- */
 
-#define LANES 64          /* interleaved entropy coder states */
-#define N_CONTEXTS 24     /* 6 levels of local gradient x 4 levels of predicted magnitude */
-#define DIRECT_BITS 5     /* residuals of so many bits are a symbol each; longer ones share one a length, with extra bits */
+#define LANES 64      /* interleaved entropy coder states */
+#define N_CONTEXTS 24 /* 6 levels of local gradient x 4 levels of predicted magnitude */
+#define DIRECT_BITS 5 /* residuals of so many bits are a symbol each; longer ones share one a length, with extra bits */
 #define N_DIRECT (1 << DIRECT_BITS)
 #define N_SYMBOLS (N_DIRECT + 32 - DIRECT_BITS)
 #define PROB_BITS 9
@@ -128,13 +129,13 @@ typedef void encode_tile_fn(const tile_job *job);
 
 /* Where cells (codes rearranged so that a lane is a channel or a band of lines) come from. See docs/format.md. */
 typedef struct lanes {
-    size_t n;       /* elements in the chunk */
+    size_t n;        /* elements in the chunk */
     size_t channels; /* interleaved in memory */
-    size_t columns; /* positions in a line */
-    size_t bands;   /* the chunk's lines are cut into this many bands of `rows` lines */
+    size_t columns;  /* positions in a line */
+    size_t bands;    /* the chunk's lines are cut into this many bands of `rows` lines */
     size_t rows;
-    size_t width;   /* lanes a position: bands x channels rounded up to LANES */
-    size_t period;  /* rows after which the row above counts as zero */
+    size_t width;  /* lanes a position: bands x channels rounded up to LANES */
+    size_t period; /* rows after which the row above counts as zero */
 } lanes;
 
 /* cells[column * width + lane] = codes of row `row`; 0 where there is no element. A BLOCK of codes behind n is readable. */

@@ -87,8 +87,8 @@ static void pack_16_avx2(const void *residuals, size_t n_blocks, size_t first_bl
 /* 0xff in byte i where bit i is set. */
 static inline __m256i spread32(uint32_t mask)
 {
-    const __m256i which = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3,
-                                           3, 3, 3);
+    const __m256i which =
+        _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
     __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)mask), which), bit);
     return _mm256_cmpeq_epi8(v, bit);
@@ -111,7 +111,8 @@ static inline void store16(__m128i z, bool identity, uint16_t *c)
     _mm256_storeu_si256((__m256i *)c, identity ? v : r);
 }
 
-static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in, void *codes)
+static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in,
+                           void *codes)
 {
     uint16_t *c = codes;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {

@@ -42,8 +42,8 @@ HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, 
         s->worst = _mm512_range_ps(s->worst, error, LARGEST_MAGNITUDE);
         sum_up(v, s);
     }
-    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22, 20,
-                                          18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22,
+                                          20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
     _mm512_storeu_si512(codes, _mm512_permutex2var_epi16(c[0], even, c[1]));
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
@@ -53,8 +53,7 @@ static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q)
 {
     float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
     bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
-    return in_range && isfinite(_mm512_reduce_add_ps(s->squares)) &&
-           _mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb;
+    return in_range && isfinite(_mm512_reduce_add_ps(s->squares)) && _mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb;
 }
 
 static inline void f32_sums_take(const f32_sums *s, moments *m)
@@ -145,8 +144,8 @@ static void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size
 
 static inline __m512i lane_numbers(void)
 {
-    return _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5,
-                            4, 3, 2, 1, 0);
+    return _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6,
+                            5, 4, 3, 2, 1, 0);
 }
 
 HOT unsigned max_u16(__m512i z0, __m512i z1)
@@ -171,8 +170,8 @@ static uint64_t pack_cost_16_avx512(const void *residuals, size_t n_blocks)
     uint64_t bits = 4 * n_blocks;
     for (size_t b = 0; b < n_blocks; b++, z += BLOCK) {
         __m512i z0 = _mm512_loadu_si512(z), z1 = _mm512_loadu_si512(z + 32);
-        unsigned nonzero = (unsigned)__builtin_popcountll(
-            (uint64_t)_mm512_test_epi16_mask(z0, z0) | (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32);
+        unsigned nonzero = (unsigned)__builtin_popcountll((uint64_t)_mm512_test_epi16_mask(z0, z0) |
+                                                          (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32);
         bits += block_shape_of(max_u16(z0, z1), nonzero).bits;
     }
     return bits;
@@ -363,7 +362,7 @@ HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *
 
 /* ---- quantise, predict and pack in one loop, f32 ---- */
 
-#define LAG 4         /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
+#define LAG 4 /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
 #define FETCH_AHEAD 2048 /* elements */
 
 HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool identity, bool next_door)
@@ -407,7 +406,8 @@ static void encode_tile_f32(const tile_job *j)
     if (j->quantiser->mode == QUANTISE_PLAIN && j->n % BLOCK == 0)
         switch (j->predictor) {
         case PREDICT_LEFT:
-            done = next_door ? encode_blocks_f32(j, PREDICT_LEFT, false, true) : encode_blocks_f32(j, PREDICT_LEFT, false, false);
+            done =
+                next_door ? encode_blocks_f32(j, PREDICT_LEFT, false, true) : encode_blocks_f32(j, PREDICT_LEFT, false, false);
             break;
         case PREDICT_UP: done = encode_blocks_f32(j, PREDICT_UP, false, false); break;
         case PREDICT_LORENZO:
@@ -497,8 +497,8 @@ HOT void add_near(uint16_t *c, size_t n, unsigned distance, __m512i before)
 #define MAX_SLOTS 16
 
 /*
- * c[i] += c[i - distance] for 32 <= distance <= 32 * MAX_SLOTS, in rows of `distance` elements; the sums of the row before lie in
- * slots. With sum_left, the running sum along the elements is taken first (2-D Lorenzo with stride 1); `left` holds the one
+ * c[i] += c[i - distance] for 32 <= distance <= 32 * MAX_SLOTS, in rows of `distance` elements; the sums of the row before lie
+ * in slots. With sum_left, the running sum along the elements is taken first (2-D Lorenzo with stride 1); `left` holds the one
  * that precedes c in every lane. The last register of a row reaches into the next row, whose first register is therefore
  * loaded beforehand and stored again later; behind the last row, what it spoils is not in use yet.
  */

@@ -8,8 +8,8 @@
  *   MATH(name)        the math library's function for REAL
  *   NAME(stem)        stem with a suffix
  *
- * Plain: code = round(x / 2eb), value = 2eb code. The inverse of the step is rounded down, so |x| < eb always gives code 0: with
- * that, x - value is exact wherever it could decide (Sterbenz), and comparing it with eb is comparing in real arithmetic.
+ * Plain: code = round(x / 2eb), value = 2eb code. The inverse of the step is rounded down, so |x| < eb always gives code 0:
+ * with that, x - value is exact wherever it could decide (Sterbenz), and comparing it with eb is comparing in real arithmetic.
  * Support: code = sign(x) ceil(|x| / 2eb), value = (2 code -+ 1) eb: zero only for zero, with the sign of x.
  * Dither: code = round(x / 2eb + u), value = 2eb (code - u), u uniform in [-1/2, 1/2); accepted only below eb, because here
  * the difference may be rounded.
@@ -112,7 +112,8 @@ static inline void NAME(quantise_mode)(const quantiser *q, const ELEMENT *x, siz
         low[i] = (REAL)m->min, high[i] = (REAL)m->max;
     size_t whole = n / BLOCK * BLOCK;
     for (size_t i = 0; i < whole; i += BLOCK)
-        failed[i / BLOCK] = NAME(quantise_block)(q, x + i, first + (uint32_t)i, codes + i, sums, low, high, &m->n_nonzero, mode);
+        failed[i / BLOCK] =
+            NAME(quantise_block)(q, x + i, first + (uint32_t)i, codes + i, sums, low, high, &m->n_nonzero, mode);
     NAME(add_sums)(sums, m);
     for (int i = 0; i < SUM_LANES; i++) {
         m->min = (double)low[i] < m->min ? (double)low[i] : m->min;
@@ -123,7 +124,7 @@ static inline void NAME(quantise_mode)(const quantiser *q, const ELEMENT *x, siz
 }
 
 static inline void NAME(quantise)(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
-                           moments *m)
+                                  moments *m)
 {
     switch (q->mode) {
     case QUANTISE_PLAIN: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_PLAIN); break;

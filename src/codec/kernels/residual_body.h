@@ -8,9 +8,9 @@
  *   empty    all zero
  *   bitmap   a 64-bit map of the non-zeros, then w planes of (z - 1) with one bit for each non-zero
  *   plain    w planes of z with 64 bits each
- * whichever is shortest (bitmap only up to 56 non-zeros), planes from the least significant up. Maps and planes of 64 bits go to
- * the words, other planes to the bits. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with
- * w = kind - 6; 15 for anything else, with 8 bits in front: w, plus 128 for bitmap.
+ * whichever is shortest (bitmap only up to 56 non-zeros), planes from the least significant up. Maps and planes of 64 bits go
+ * to the words, other planes to the bits. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind
+ * - 6; 15 for anything else, with 8 bits in front: w, plus 128 for bitmap.
  */
 
 static inline UCODE NAME(zigzag)(UCODE r)
@@ -23,7 +23,8 @@ static inline UCODE NAME(unzigzag)(UCODE z)
     return (UCODE)((UCODE)(z >> 1) ^ (UCODE)(0 - (UCODE)(z & 1)));
 }
 
-static inline void NAME(predict)(enum predictor predictor, bool identity, const void *codes, size_t n, strides s, void *residuals)
+static inline void NAME(predict)(enum predictor predictor, bool identity, const void *codes, size_t n, strides s,
+                                 void *residuals)
 {
     const UCODE *c = codes;
     const UCODE *left = c - s.left, *up = c - s.up, *corner = up - s.left;
@@ -165,7 +166,8 @@ static inline bool NAME(unpack_block)(block_shape shape, bool identity, plane_re
     return plane_reader_ok(in);
 }
 
-static inline bool NAME(unpack)(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in, void *codes)
+static inline bool NAME(unpack)(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in,
+                                void *codes)
 {
     UCODE *c = codes;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
