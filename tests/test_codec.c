@@ -2,12 +2,8 @@
  * contexts, ranges of chunks. Bad arguments are in test_arguments.c, figures in test_measure.c. */
 #include "testing.h"
 
-#include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
-#ifdef __SSE__
-#include <xmmintrin.h>
-#endif
 
 #include "codec/frame.h"
 #include "fuzz/promise.h"
@@ -559,51 +555,6 @@ static void test_same_bytes_for_any_garbage(void **state)
         }
 }
 
-/* Another rounding direction, and on x86 also flushing subnormals to zero, as hosts of machine learning do. */
-static void disturb_arithmetic(int direction)
-{
-    fesetround(direction);
-#ifdef __SSE__
-    _mm_setcsr(_mm_getcsr() | 0x8040); /* flush to zero, subnormals are zero */
-#endif
-}
-
-/* A host's floating-point settings change nothing and are still there afterwards. */
-static void test_same_bytes_in_any_float_environment(void **state)
-{
-    static const int directions[] = {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
-    static const enum data_class classes[] = {DATA_RELU, DATA_TINY, DATA_NONFINITE, DATA_LOGNORMAL};
-    const uint64_t dims[] = {5, 40, 50};
-    for (size_t c = 0; c < COUNT_OF(classes); c++)
-        for (size_t i = 0; i < 3; i++) {
-            comet_tensor t = tensor_of(dtypes[(c + i) % 4], COMET_LAYOUT_PLANAR, 3, dims);
-            void *x = make_data(c, classes[c], &t);
-            comet_params p = params_with(levels[i], i == 1 ? COMET_BOUND_ABSOLUTE : COMET_BOUND_STDDEV, 0.1);
-            p.chunk_elements = 3000;
-            blob expected = encode(NULL, &t, &p, x, NULL);
-            void *y = decode_and_check(NULL, expected, x);
-            fenv_t before;
-            fegetenv(&before);
-            disturb_arithmetic(directions[i]);
-            comet_encoder *encoder = new_encoder(NULL, 2);
-            comet_decoder *decoder = new_decoder(NULL, 2);
-            blob frame = encode(encoder, &t, &p, x, NULL);
-            void *back = decode(decoder, frame);
-            int direction = fegetround();
-            fesetenv(&before);
-            assert_int_equal(direction, directions[i]);
-            assert_true(blobs_equal(frame, expected));
-            assert_memory_equal(back, y, bytes_of(&t));
-            comet_encoder_destroy(encoder);
-            comet_decoder_destroy(decoder);
-            free(expected.data);
-            free(frame.data);
-            free(x);
-            free(y);
-            free(back);
-        }
-}
-
 /* What a context did before leaves no trace in what it does next. */
 static void test_context_has_no_memory(void **state)
 {
@@ -794,7 +745,6 @@ int main(void)
         cmocka_unit_test(test_same_bytes_for_any_threads),
         cmocka_unit_test(test_same_bytes_for_any_instruction_set),
         cmocka_unit_test(test_same_bytes_for_any_garbage),
-        cmocka_unit_test(test_same_bytes_in_any_float_environment),
         cmocka_unit_test(test_context_has_no_memory),
         cmocka_unit_test(test_second_call_allocates_nothing),
         cmocka_unit_test(test_log_hook),
