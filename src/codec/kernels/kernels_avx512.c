@@ -279,22 +279,30 @@ HOT __m512i unpack_bitmap(unsigned width, plane_reader *in)
     return z;
 }
 
-/* Planes that do not fit bytes, in two halves of eight. Works on a copy, so that the caller's reader stays in registers. */
+HOT uint64_t next_plane(bool bitmap, uint64_t map, unsigned count, plane_reader *in)
+{
+    return bitmap ? _pdep_u64(bit_read(&in->bits, count), map) : word_read(in);
+}
+
+/* Planes that do not fit bytes, in two halves of eight; READ_SLACK covers what 16 planes may read too far. Works on a copy, so
+ * that the caller's reader stays in registers. */
 static __attribute__((noinline)) plane_reader unpack_large(block_shape shape, bool identity, plane_reader in, uint16_t *c)
 {
     uint64_t map = shape.bitmap ? word_read(&in) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    __m512i half[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
-    if (shape.bitmap && count > BITMAP_MOST)
+    __m512i low = _mm512_setzero_si512(), high = _mm512_setzero_si512();
+    bool too_many = shape.bitmap && count > BITMAP_MOST;
+    count = too_many ? BITMAP_MOST : count;
+    for (unsigned p = 0; p < shape.width && p < 8; p++)
+        low = add_plane(low, p, next_plane(shape.bitmap, map, count, &in));
+    for (unsigned p = 8; p < shape.width; p++)
+        high = add_plane(high, p - 8, next_plane(shape.bitmap, map, count, &in));
+    if (too_many) /* damage: let it be noticed like bits that ran out */
         in.bits.position = in.bits.limit + 1;
-    for (unsigned p = 0; p < shape.width && plane_reader_ok(&in); p++) {
-        uint64_t plane = shape.bitmap ? _pdep_u64(bit_read(&in.bits, count), map) : word_read(&in);
-        half[p / 8] = add_plane(half[p / 8], p % 8, plane);
-    }
     for (int k = 0; k < 2; k++) {
-        __m256i low = k ? _mm512_extracti64x4_epi64(half[0], 1) : _mm512_castsi512_si256(half[0]);
-        __m256i high = k ? _mm512_extracti64x4_epi64(half[1], 1) : _mm512_castsi512_si256(half[1]);
-        __m512i z = _mm512_or_si512(_mm512_cvtepu8_epi16(low), _mm512_slli_epi16(_mm512_cvtepu8_epi16(high), 8));
+        __m256i low_half = k ? _mm512_extracti64x4_epi64(low, 1) : _mm512_castsi512_si256(low);
+        __m256i high_half = k ? _mm512_extracti64x4_epi64(high, 1) : _mm512_castsi512_si256(high);
+        __m512i z = _mm512_or_si512(_mm512_cvtepu8_epi16(low_half), _mm512_slli_epi16(_mm512_cvtepu8_epi16(high_half), 8));
         __mmask32 present = shape.bitmap ? (__mmask32)(map >> (32 * k)) : 0;
         z = _mm512_mask_add_epi16(z, present, z, _mm512_set1_epi16(1));
         __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z, _mm512_set1_epi16(1)));
