@@ -1,0 +1,17 @@
+/*
+ * Parallel loops of the training code, on the OpenMP runtime that oneDNN brings, so that a process has one set of compute
+ * threads. The range is cut into contiguous parts in a fixed way: which thread does what depends on their number alone.
+ */
+#ifndef COMET_TRAIN_PARALLEL_H
+#define COMET_TRAIN_PARALLEL_H
+
+#include <stddef.h>
+
+/* Threads of oneDNN's primitives and of parallel_for, from now on and for this thread; 0: one per core. Returns the number. */
+size_t parallel_set_threads(size_t n_threads);
+size_t parallel_threads(void);
+
+/* Calls body(arg, begin, end) on disjoint parts that cover [0, n); parts have at least `grain` items (0: 1). */
+void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end), void *arg);
+
+#endif
