@@ -32,18 +32,18 @@ typedef enum comet_split {
 typedef struct comet_dataset_params {
     size_t size;
     comet_split split;
-    uint32_t image;     /* folder, synthetic: side in pixels of what the loader gives; 0: 224 for folder, 32 for synthetic */
-    uint32_t channels;  /* synthetic: 0 means 3 */
-    uint32_t classes;   /* synthetic: 0 means 10 */
-    uint64_t n_images;  /* synthetic: images in the split; 0 means 50000 / 10000 */
-    uint64_t seed;      /* synthetic: which world of textures; npy and folder without a test part: which images are held out */
-    bool strict;        /* a broken image is an error instead of being skipped and counted */
+    uint32_t image;    /* folder, synthetic: side in pixels of what the loader gives; 0: 224 for folder, 32 for synthetic */
+    uint32_t channels; /* synthetic: 0 means 3 */
+    uint32_t classes;  /* synthetic: 0 means 10 */
+    uint64_t n_images; /* synthetic: images in the split; 0 means 50000 / 10000 */
+    uint64_t seed;     /* synthetic: which world of textures; npy and folder without a test part: which images are held out */
+    bool strict;       /* a broken image is an error instead of being skipped and counted */
 } comet_dataset_params;
 
 COMET_API void comet_dataset_params_init(comet_dataset_params *params);
 
-/* Opens one split of the data that `spec` names; docs/data.md has the forms. The sentence of a failure names the file, the field
- * and the fix. */
+/* Opens one split of the data that `spec` names; docs/data.md has the forms. The sentence of a failure names the file, the
+ * field and the fix. */
 COMET_API comet_status comet_dataset_open(comet_dataset **dataset, const char *spec, const comet_dataset_params *params);
 COMET_API void comet_dataset_close(comet_dataset *dataset);
 
@@ -51,8 +51,8 @@ typedef struct comet_dataset_info {
     uint64_t n_images;
     uint32_t channels, height, width; /* of an image as the loader gives it */
     uint32_t n_classes;
-    bool crops;        /* augmented by random resized crops (folder), else by padding, shift and flip (cifar10) or not at all */
-    const char *kind;  /* "cifar10", "idx", "folder", "npy", "synthetic"; valid as long as the data set */
+    bool crops;       /* augmented by random resized crops (folder), else by padding, shift and flip (cifar10) or not at all */
+    const char *kind; /* "cifar10", "idx", "folder", "npy", "synthetic"; valid as long as the data set */
 } comet_dataset_info;
 
 COMET_API comet_dataset_info comet_dataset_describe(const comet_dataset *dataset);
@@ -75,8 +75,8 @@ typedef struct comet_loader_params {
 
 COMET_API void comet_loader_params_init(comet_loader_params *params);
 
-/* `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of an
- * unshuffled epoch). Labels of those rows are 0. */
+/* `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of
+ * an unshuffled epoch). Labels of those rows are 0. */
 typedef struct comet_batch {
     const float *images;
     const uint32_t *labels;
@@ -92,17 +92,17 @@ COMET_API void comet_loader_destroy(comet_loader *loader);
 /* Batches in an epoch. */
 COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 
-/* Waits for the next batch in order; *batch stays valid until comet_loader_release. *end becomes true, and no batch is given, after
- * the last one. With `strict`, a broken image fails here and names the file. */
+/* Waits for the next batch in order; *batch stays valid until comet_loader_release. *end becomes true, and no batch is given,
+ * after the last one. With `strict`, a broken image fails here and names the file. */
 COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end);
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
 
 /* Since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full. */
 typedef struct comet_loader_stats {
     uint64_t n_batches, n_skipped;
-    double wait_seconds;   /* that comet_loader_next waited: the loader was the limit */
-    double decode_seconds; /* of all threads together */
-    uint64_t bytes;        /* memory of the queue and of the data set */
+    double wait_seconds;     /* that comet_loader_next waited: the loader was the limit */
+    double decode_seconds;   /* of all threads together */
+    uint64_t bytes;          /* memory of the queue and of the data set */
     char first_skipped[256]; /* file name and reason of the first broken image, or "" */
 } comet_loader_stats;
 

@@ -92,12 +92,12 @@ typedef struct comet_net comet_net;
 COMET_API comet_status comet_net_create(comet_net **net, const char *name, uint32_t channels, uint32_t height, uint32_t width);
 COMET_API void comet_net_destroy(comet_net *net);
 
-/* Defaults of `op`: stride, dilation and groups 1, bias for linear and conv, eps 1e-5, momentum 0.1, lrn 5, 1e-4, 0.75, 1; a pool's
- * stride stays 0, which comet_net_add reads as "its kernel". The name is copied, cut at COMET_MAX_LAYER_NAME - 1. */
+/* Defaults of `op`: stride, dilation and groups 1, bias for linear and conv, eps 1e-5, momentum 0.1, lrn 5, 1e-4, 0.75, 1; a
+ * pool's stride stays 0, which comet_net_add reads as "its kernel". The name is copied, cut at COMET_MAX_LAYER_NAME - 1. */
 COMET_API void comet_layer_init(comet_layer *layer, comet_op op, const char *name);
 
-/* Appends a copy of the layer. COMET_ERROR_ARGUMENT, with a sentence that names the layer and the shapes, where it does not fit;
- * the net is unchanged then. `value` may be NULL. */
+/* Appends a copy of the layer. COMET_ERROR_ARGUMENT, with a sentence that names the layer and the shapes, where it does not
+ * fit; the net is unchanged then. `value` may be NULL. */
 COMET_API comet_status comet_net_add(comet_net *net, const comet_layer *layer, uint32_t *value);
 
 /* Reads the text format from `text` (`bytes` bytes). `source` names it in error sentences, which give the line. */
@@ -107,9 +107,9 @@ COMET_API comet_status comet_net_read(comet_net **net, const char *source, const
 COMET_API comet_status comet_net_write(const comet_net *net, char **text);
 COMET_API void comet_text_free(char *text);
 
-/* A built-in net for images of `channels` x `size` x `size` and `classes` classes; 0 for any of them means the net's own default
- * (3 x 224 x 224 and 1000 for the nets of torchvision, 3 x 32 x 32 and 10, 1 x 28 x 28 and 10). COMET_ERROR_ARGUMENT, with the
- * names there are, for an unknown name; or for a size that the net cannot take. */
+/* A built-in net for images of `channels` x `size` x `size` and `classes` classes; 0 for any of them means the net's own
+ * default (3 x 224 x 224 and 1000 for the nets of torchvision, 3 x 32 x 32 and 10, 1 x 28 x 28 and 10). COMET_ERROR_ARGUMENT,
+ * with the names there are, for an unknown name; or for a size that the net cannot take. */
 COMET_API comet_status comet_net_zoo(comet_net **net, const char *name, uint32_t channels, uint32_t size, uint32_t classes);
 
 /* Name of the i-th built-in net and one line about it, or NULL past the end. */
