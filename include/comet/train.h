@@ -40,9 +40,9 @@ typedef struct comet_optimiser {
     comet_optimiser_kind kind;
     float momentum; /* sgd; 0: none, and no memory for it */
     bool nesterov;
-    float weight_decay; /* sgd: added to the gradient, as torch does; adamw: decoupled */
-    float beta1, beta2, eps;
-    float clip_norm; /* largest norm of the whole gradient; 0: no clipping */
+    float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
+    double beta1, beta2, eps; /* adamw */
+    float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
 } comet_optimiser;
 
 /* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
@@ -149,14 +149,15 @@ typedef enum comet_schedule_kind {
     COMET_SCHEDULE_CONSTANT = 0,
     COMET_SCHEDULE_STEP,     /* times `factor` every `every` epochs */
     COMET_SCHEDULE_COSINE,   /* to final_share of the rate at the end */
-    COMET_SCHEDULE_ONECYCLE, /* torch's OneCycleLR: up from 1/25 in the first 30 %, down to 1/250000, cosine both ways */
+    COMET_SCHEDULE_ONECYCLE, /* torch's OneCycleLR: up from 1/25 in the first 30 %, down to 1/250000, cosine both ways;
+                              * momentum is not cycled */
 } comet_schedule_kind;
 
 typedef struct comet_schedule {
     size_t size;
     comet_schedule_kind kind;
     double rate;          /* the largest */
-    double warmup_epochs; /* linear from 0; not for onecycle */
+    double warmup_epochs; /* linear: the n-th step of w has n / w of the rate; not for onecycle */
     double factor, every; /* step: 0.1, 30 */
     double final_share;   /* cosine: 0 */
 } comet_schedule;
