@@ -8,7 +8,7 @@
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
  *   comet_schedule_rate            learning rate of a step
- *   comet_weights_save, _load      safetensors that PyTorch reads and writes
+ *   comet_weights_save, _load ...  safetensors that PyTorch reads and writes
  *   comet_train_run                epochs, evaluation, checkpoints, resuming
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time.
@@ -172,8 +172,16 @@ COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t st
 COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
 
 /* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
- * is not); `num_batches_tracked` is ignored. The model is unchanged on failure. */
+ * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. The model is unchanged
+ * where the file is refused. */
 COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
+
+/* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
+ * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
+COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing. */
+COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
 
 /* ---- a whole run ---- */
 
