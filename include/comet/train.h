@@ -245,6 +245,11 @@ typedef struct comet_train_result {
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
 
+/* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
+ * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */
+COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
+                                                uint64_t bytes_per_image);
+
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
 

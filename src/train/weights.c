@@ -152,6 +152,8 @@ static comet_status match_item(const weights_item *item, const safetensors_file 
     if (item->index == SIZE_MAX)
         return COMET_OK;
     const safetensors_tensor *t = safetensors_find(file, item->name);
+    if (!t && prefix_of(item->info.kind)[0] != '\0')
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: it has no %s: it is of another optimiser", path, item->name);
     if (!t)
         return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: it has no %s, which this net needs", path,
                           item->name);
