@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char last_error[256];
+static _Thread_local char last_error[512];
 
 comet_status comet_fail(comet_status status, const char *format, ...)
 {
