@@ -219,6 +219,146 @@ static void build_resnet32(builder *b)
     cifar_resnet(b, 5);
 }
 
+/* ---- AlexNet and VGG ---- */
+
+static uint32_t dropout(builder *b, const char *name, uint32_t input, float p)
+{
+    comet_layer layer;
+    comet_layer_init(&layer, COMET_OP_DROPOUT, name);
+    layer.p = p;
+    return put(b, &layer, input);
+}
+
+/* features.N and the relu behind it. */
+static uint32_t feature_conv(builder *b, uint32_t *n, uint32_t x, conv_spec spec)
+{
+    x = conv(b, named(b, "features.%u", (*n)++), x, spec);
+    return plain(b, COMET_OP_RELU, named(b, "features.%u", (*n)++), x);
+}
+
+static void build_alexnet(builder *b)
+{
+    static const conv_spec convs[] = {{64, 11, 4, 2, 1, true, COMET_INIT_DEFAULT},
+                                      {192, 5, 1, 2, 1, true, COMET_INIT_DEFAULT},
+                                      {384, 3, 1, 1, 1, true, COMET_INIT_DEFAULT},
+                                      {256, 3, 1, 1, 1, true, COMET_INIT_DEFAULT},
+                                      {256, 3, 1, 1, 1, true, COMET_INIT_DEFAULT}};
+    uint32_t x = 0, n = 0;
+    for (size_t i = 0; i < sizeof convs / sizeof *convs; i++) {
+        x = feature_conv(b, &n, x, convs[i]);
+        if (i < 2 || i == 4)
+            x = max_pool(b, named(b, "features.%u", n++), x, 3, 2, 0);
+    }
+    x = plain(b, COMET_OP_FLATTEN, "flatten", x);
+    x = dropout(b, "classifier.0", x, 0.5f);
+    x = linear(b, "classifier.1", x, 4096, COMET_INIT_DEFAULT);
+    x = plain(b, COMET_OP_RELU, "classifier.2", x);
+    x = dropout(b, "classifier.3", x, 0.5f);
+    x = linear(b, "classifier.4", x, 4096, COMET_INIT_DEFAULT);
+    x = plain(b, COMET_OP_RELU, "classifier.5", x);
+    linear(b, "classifier.6", x, b->classes, COMET_INIT_DEFAULT);
+}
+
+static void build_vgg16(builder *b)
+{
+    static const uint32_t widths[] = {64, 128, 256, 512, 512}, depths[] = {2, 2, 3, 3, 3};
+    uint32_t x = 0, n = 0;
+    for (size_t stage = 0; stage < 5; stage++) {
+        for (uint32_t i = 0; i < depths[stage]; i++)
+            x = feature_conv(b, &n, x, (conv_spec){widths[stage], 3, 1, 1, 1, true, COMET_INIT_HE_FAN_OUT});
+        x = max_pool(b, named(b, "features.%u", n++), x, 2, 2, 0);
+    }
+    x = plain(b, COMET_OP_FLATTEN, "flatten", x);
+    x = linear(b, "classifier.0", x, 4096, COMET_INIT_NORMAL_001);
+    x = plain(b, COMET_OP_RELU, "classifier.1", x);
+    x = dropout(b, "classifier.2", x, 0.5f);
+    x = linear(b, "classifier.3", x, 4096, COMET_INIT_NORMAL_001);
+    x = plain(b, COMET_OP_RELU, "classifier.4", x);
+    x = dropout(b, "classifier.5", x, 0.5f);
+    linear(b, "classifier.6", x, b->classes, COMET_INIT_NORMAL_001);
+}
+
+/* ---- EfficientNet ---- */
+
+/* A stage of inverted residual blocks; the first block has the stride. */
+typedef struct mbconv_stage {
+    uint32_t expand, kernel, stride, out, depth;
+} mbconv_stage;
+
+/* PART.0 and PART.1: convolution without bias that keeps the plane up to its stride, and batch norm. */
+static uint32_t norm_conv(builder *b, const char *part, uint32_t x, conv_spec spec)
+{
+    spec.pad = (spec.kernel - 1) / 2;
+    spec.init = COMET_INIT_HE_FAN_OUT;
+    x = conv(b, named(b, "%s.0", part), x, spec);
+    return plain(b, COMET_OP_BATCH_NORM, named(b, "%s.1", part), x);
+}
+
+static uint32_t norm_conv_silu(builder *b, const char *part, uint32_t x, conv_spec spec)
+{
+    x = norm_conv(b, part, x, spec);
+    return plain(b, COMET_OP_SILU, named(b, "%s.2", part), x);
+}
+
+static uint32_t squeeze_excitation(builder *b, const char *part, uint32_t input, uint32_t squeezed)
+{
+    conv_spec spec = {.kernel = 1, .stride = 1, .bias = true, .init = COMET_INIT_HE_FAN_OUT};
+    uint32_t x = plain(b, COMET_OP_GLOBAL_AVG_POOL, named(b, "%s.avgpool", part), input);
+    x = conv(b, named(b, "%s.fc1", part), x, sized(spec, squeezed, 1));
+    x = plain(b, COMET_OP_SILU, named(b, "%s.activation", part), x);
+    x = conv(b, named(b, "%s.fc2", part), x, sized(spec, channels_of(b, input), 1));
+    x = plain(b, COMET_OP_SIGMOID, named(b, "%s.scale_activation", part), x);
+    return join(b, COMET_OP_MULTIPLY, named(b, "%s.multiply", part), input, x);
+}
+
+/* The identity of an inverted residual block is added to the branch, which training drops for some images. */
+static uint32_t add_identity(builder *b, const char *block, uint32_t branch, uint32_t identity, float drop)
+{
+    comet_layer layer;
+    comet_layer_init(&layer, COMET_OP_DROPOUT, named(b, "%s.stochastic_depth", block));
+    layer.p = drop;
+    layer.per_sample = true;
+    branch = put(b, &layer, branch);
+    return join(b, COMET_OP_ADD, named(b, "%s.add", block), branch, identity);
+}
+
+static uint32_t mbconv(builder *b, const char *block, uint32_t input, const mbconv_stage *stage, uint32_t stride, float drop)
+{
+    const uint32_t channels = channels_of(b, input), wide = channels * stage->expand;
+    uint32_t x = input, n = 0;
+    char part[48];
+    if (wide != channels) {
+        snprintf(part, sizeof part, "%s.block.%u", block, n++);
+        x = norm_conv_silu(b, part, x, (conv_spec){.out = wide, .kernel = 1, .stride = 1});
+    }
+    snprintf(part, sizeof part, "%s.block.%u", block, n++);
+    x = norm_conv_silu(b, part, x, (conv_spec){.out = wide, .kernel = stage->kernel, .stride = stride, .groups = wide});
+    snprintf(part, sizeof part, "%s.block.%u", block, n++);
+    x = squeeze_excitation(b, part, x, channels / 4);
+    snprintf(part, sizeof part, "%s.block.%u", block, n++);
+    x = norm_conv(b, part, x, (conv_spec){.out = stage->out, .kernel = 1, .stride = 1});
+    return stride == 1 && channels == stage->out ? add_identity(b, block, x, input, drop) : x;
+}
+
+static void build_efficientnet_b0(builder *b)
+{
+    static const mbconv_stage stages[] = {{1, 3, 1, 16, 1},  {6, 3, 2, 24, 2},  {6, 5, 2, 40, 2}, {6, 3, 2, 80, 3},
+                                          {6, 5, 1, 112, 3}, {6, 5, 2, 192, 4}, {6, 3, 1, 320, 1}};
+    const uint32_t n_stages = sizeof stages / sizeof *stages, n_blocks = 16;
+    uint32_t x = norm_conv_silu(b, "features.0", 0, (conv_spec){.out = 32, .kernel = 3, .stride = 2});
+    for (uint32_t s = 0, done = 0; s < n_stages; s++)
+        for (uint32_t i = 0; i < stages[s].depth; i++, done++) {
+            char block[32];
+            snprintf(block, sizeof block, "features.%u.%u", s + 1, i);
+            x = mbconv(b, block, x, &stages[s], i == 0 ? stages[s].stride : 1, (float)(0.2 * done / n_blocks));
+        }
+    x = norm_conv_silu(b, "features.8", x, (conv_spec){.out = 1280, .kernel = 1, .stride = 1});
+    x = plain(b, COMET_OP_GLOBAL_AVG_POOL, "avgpool", x);
+    x = plain(b, COMET_OP_FLATTEN, "flatten", x);
+    x = dropout(b, "classifier.0", x, 0.2f);
+    linear(b, "classifier.1", x, b->classes, COMET_INIT_UNIFORM_FAN_OUT);
+}
+
 /* ---- cnn28 ---- */
 
 static void build_cnn28(builder *b)
@@ -244,9 +384,15 @@ typedef struct zoo_entry {
     void (*build)(builder *b);
 } zoo_entry;
 
+/* torchvision's AlexNet and VGG pool what the convolutions leave to 6 x 6 and 7 x 7. At the sizes given here it is that size
+ * already; the pooling is left out, and other sizes are refused. */
 static const zoo_entry entries[] = {
+    {"alexnet", "AlexNet of 2014, one column", 3, 224, 1000, 223, 254, build_alexnet},
+    {"vgg16", "VGG of 16 layers, without batch norm", 3, 224, 1000, 224, 255, build_vgg16},
     {"resnet18", "ResNet of 18 layers, basic blocks", 3, 224, 1000, 0, 0, build_resnet18},
     {"resnet50", "ResNet of 50 layers, bottleneck blocks", 3, 224, 1000, 0, 0, build_resnet50},
+    {"efficientnet_b0", "EfficientNet B0: depthwise convolutions, squeeze-excitation", 3, 224, 1000, 0, 0,
+     build_efficientnet_b0},
     {"resnet20", "ResNet of 20 layers for CIFAR-10", 3, 32, 10, 0, 0, build_resnet20},
     {"resnet32", "ResNet of 32 layers for CIFAR-10", 3, 32, 10, 0, 0, build_resnet32},
     {"cnn28", "four convolutions for grey images of 28 pixels", 1, 28, 10, 4, 0, build_cnn28},
