@@ -8,7 +8,7 @@
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
  *   comet_schedule_rate            learning rate of a step
- *   comet_weights_save, _load      safetensors that PyTorch reads and writes
+ *   comet_weights_save, _load ...  safetensors that PyTorch reads and writes
  *   comet_train_run                epochs, evaluation, checkpoints, resuming
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time.
@@ -40,9 +40,9 @@ typedef struct comet_optimiser {
     comet_optimiser_kind kind;
     float momentum; /* sgd; 0: none, and no memory for it */
     bool nesterov;
-    float weight_decay; /* sgd: added to the gradient, as torch does; adamw: decoupled */
-    float beta1, beta2, eps;
-    float clip_norm; /* largest norm of the whole gradient; 0: no clipping */
+    float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
+    double beta1, beta2, eps; /* adamw */
+    float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
 } comet_optimiser;
 
 /* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
@@ -149,14 +149,15 @@ typedef enum comet_schedule_kind {
     COMET_SCHEDULE_CONSTANT = 0,
     COMET_SCHEDULE_STEP,     /* times `factor` every `every` epochs */
     COMET_SCHEDULE_COSINE,   /* to final_share of the rate at the end */
-    COMET_SCHEDULE_ONECYCLE, /* torch's OneCycleLR: up from 1/25 in the first 30 %, down to 1/250000, cosine both ways */
+    COMET_SCHEDULE_ONECYCLE, /* torch's OneCycleLR: up from 1/25 in the first 30 %, down to 1/250000, cosine both ways;
+                              * momentum is not cycled */
 } comet_schedule_kind;
 
 typedef struct comet_schedule {
     size_t size;
     comet_schedule_kind kind;
     double rate;          /* the largest */
-    double warmup_epochs; /* linear from 0; not for onecycle */
+    double warmup_epochs; /* linear: the n-th step of w has n / w of the rate; not for onecycle */
     double factor, every; /* step: 0.1, 30 */
     double final_share;   /* cosine: 0 */
 } comet_schedule;
@@ -171,8 +172,16 @@ COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t st
 COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
 
 /* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
- * is not); `num_batches_tracked` is ignored. The model is unchanged on failure. */
+ * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. The model is unchanged
+ * where the file is refused. */
 COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
+
+/* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
+ * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
+COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing. */
+COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
 
 /* ---- a whole run ---- */
 
@@ -235,6 +244,11 @@ typedef struct comet_train_result {
  * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
+
+/* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
+ * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */
+COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
+                                                uint64_t bytes_per_image);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
