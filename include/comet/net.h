@@ -92,8 +92,9 @@ typedef struct comet_net comet_net;
 COMET_API comet_status comet_net_create(comet_net **net, const char *name, uint32_t channels, uint32_t height, uint32_t width);
 COMET_API void comet_net_destroy(comet_net *net);
 
-/* Defaults of `op`: stride, dilation and groups 1, bias for linear and conv, eps 1e-5, momentum 0.1, lrn 5, 1e-4, 0.75, 1; a
- * pool's stride stays 0, which comet_net_add reads as "its kernel". The name is copied, cut at COMET_MAX_LAYER_NAME - 1. */
+/* Defaults of `op`: stride, dilation and groups 1, bias for linear and conv, eps 1e-5, momentum 0.1, p 0.5, lrn 5, 1e-4, 0.75,
+ * 1; a pool's stride stays 0, which comet_net_add reads as "its kernel". The name is copied, cut at COMET_MAX_LAYER_NAME - 1.
+ */
 COMET_API void comet_layer_init(comet_layer *layer, comet_op op, const char *name);
 
 /* Appends a copy of the layer. COMET_ERROR_ARGUMENT, with a sentence that names the layer and the shapes, where it does not

@@ -1,0 +1,20 @@
+/* "Did you mean": the nearest of several words by edit distance (insert, delete, replace). */
+#ifndef COMET_TRAIN_NEAREST_H
+#define COMET_TRAIN_NEAREST_H
+
+#include <stddef.h>
+
+typedef struct nearest_word {
+    const char *text; /* what was written: `length` characters */
+    size_t length;
+    const char *best; /* the nearest candidate so far */
+    size_t distance;
+} nearest_word;
+
+nearest_word nearest_to(const char *text, size_t length);
+void nearest_offer(nearest_word *nearest, const char *candidate);
+
+/* The nearest candidate, or NULL if none is near enough to be what was meant. */
+const char *nearest_best(const nearest_word *nearest);
+
+#endif
