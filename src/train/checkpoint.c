@@ -294,7 +294,12 @@ static comet_status open_good(const char *path, safetensors_file **file)
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return COMET_OK;
     comet_status status = safetensors_open(file, path);
-    if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
+    if (status != COMET_OK)
+        return status;
+    status = safetensors_verify(*file);
+    if (status == COMET_OK && !safetensors_metadata(*file, "comet_checksum"))
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: damaged, or not a checkpoint: it has no checksum", path);
+    if (status != COMET_OK) {
         safetensors_close(*file);
         *file = NULL;
     }
