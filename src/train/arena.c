@@ -22,7 +22,8 @@ comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id 
         a->buffers = larger;
         a->capacity = capacity;
     }
-    a->buffers[a->n_buffers] = (arena_buffer){.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, .first = moment, .last = moment};
+    a->buffers[a->n_buffers] =
+        (arena_buffer){.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, .first = moment, .last = moment};
     *id = a->n_buffers++;
     return COMET_OK;
 }

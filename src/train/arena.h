@@ -1,6 +1,6 @@
 /*
- * One piece of memory for everything that lives during a part of a step. Buffers are declared with the first and the last moment
- * at which they are in use; buffers that never meet may share bytes. Then the arena is laid out, once, and its memory is
+ * One piece of memory for everything that lives during a part of a step. Buffers are declared with the first and the last
+ * moment at which they are in use; buffers that never meet may share bytes. Then the arena is laid out, once, and its memory is
  * reused by every step without ever being given back.
  */
 #ifndef COMET_TRAIN_ARENA_H

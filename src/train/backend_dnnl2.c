@@ -70,13 +70,6 @@ static comet_status check(dnnl_status_t status, const char *what)
     return comet_fail(COMET_ERROR_UNSUPPORTED, "oneDNN cannot do %s (status %d)", what, (int)status);
 }
 
-#define TRY(call)                   \
-    do {                            \
-        comet_status try_ = (call); \
-        if (try_ != COMET_OK)       \
-            return try_;            \
-    } while (0)
-
 #define TRY_DNNL(call, what) TRY(check((call), (what)))
 
 /* ---- the backend ---- */
@@ -591,6 +584,7 @@ comet_status kernel_norm_backward(backend *b, float eps, bool relu, const kernel
                                    {ARG_MEAN, per_channel},
                                    {ARG_VARIANCE, per_channel},
                                    {ARG_SCALE, per_channel},
+                                   {ARG_SHIFT, per_channel},
                                    {ARG_DIFF_SCALE, per_channel},
                                    {ARG_DIFF_SHIFT, per_channel},
                                    {ARG_WORKSPACE, MD(pd, workspace, 0)}};
