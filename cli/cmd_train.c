@@ -97,10 +97,12 @@ static void on_signal(int number)
     signal(number, SIG_DFL);
 }
 
+/* A file that grows over the limit is then a failing write, as on a full disk. */
 static void catch_signals(void)
 {
     signal(SIGINT, on_signal);
     signal(SIGTERM, on_signal);
+    signal(SIGXFSZ, SIG_IGN);
 }
 
 /* ---- settings ---- */
@@ -146,7 +148,8 @@ static void fill_params(const train_args *args, const comet_net *net, comet_trai
     fill_model(args, net, &p->model);
     comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, net));
     p->schedule.warmup_epochs = args->warmup;
-    p->schedule.every = (double)args->epochs / 3;
+    if (args->schedule == COMET_SCHEDULE_STEP)
+        p->schedule.every = (double)args->epochs / 3;
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
     p->no_augment = args->no_augment;

@@ -190,11 +190,16 @@ static void show_progress(train_report *r, const comet_train_event *e)
                   size_text(e->peak_rss_bytes, peak), (int)(left / 60), (int)fmod(left, 60));
 }
 
-static void show_epoch(const comet_train_event *e)
+/* The last line may belong to an epoch that was not finished. */
+static void show_epoch(train_report *r, const comet_train_event *e)
 {
     progress_hide();
-    printf("epoch %2" PRIu64 "/%" PRIu64 "  train loss %.4f top-1 %6.2f %%", e->epoch, e->n_epochs, e->train_loss,
-           100 * e->train_top1);
+    if (e->epoch > r->n_epochs_shown)
+        printf("epoch %" PRIu64 "/%" PRIu64, e->epoch, e->n_epochs);
+    else
+        printf("step %" PRIu64, e->step);
+    r->n_epochs_shown = e->epoch;
+    printf("  train loss %.4f top-1 %6.2f %%", e->train_loss, 100 * e->train_top1);
     if (!isnan(e->test_top1))
         printf("  test loss %.4f top-1 %6.2f %% top-5 %6.2f %%", e->test_loss, 100 * e->test_top1, 100 * e->test_top5);
     printf("  %.4g images/s  %.0f s\n", e->images_per_s, e->seconds);
@@ -223,7 +228,7 @@ static void show_end(const comet_train_event *e)
 static void on_start(train_report *r, const comet_train_event *e)
 {
     const uint64_t steps = e->n_epochs > 0 ? e->n_steps / e->n_epochs : e->n_steps;
-    r->started = true;
+    r->n_epochs_shown = e->epoch;
     r->first_step = e->step;
     r->log_every = steps > LOGGED_STEPS ? steps / LOGGED_STEPS : 1;
     log_start(r, e);
@@ -259,7 +264,7 @@ void train_report_event(void *user, const comet_train_event *e)
     case COMET_EVENT_EPOCH:
         log_epoch(r, e);
         if (!r->json)
-            show_epoch(e);
+            show_epoch(r, e);
         break;
     case COMET_EVENT_CHECKPOINT:
         log_text(r, "checkpoint", e);

@@ -16,7 +16,7 @@ typedef struct train_report {
     bool json;       /* stdout gets the end as JSON and nothing else */
     bool log_failed; /* said once */
     uint64_t first_step, log_every;
-    bool started;
+    uint64_t n_epochs_shown;
     double loss, top1; /* running means over about 50 steps, for the line that moves */
     uint64_t n_shown;
 } train_report;
