@@ -6,8 +6,12 @@
 #include "suggest.h"
 #include "verbs.h"
 
-static const verb *const verbs[] = {&verb_compress, &verb_decompress, &verb_info,   &verb_verify,
-                                    &verb_bench,    &verb_generate,   &verb_doctor, &verb_demo};
+static const verb *const verbs[] = {
+    &verb_compress, &verb_decompress, &verb_info, &verb_verify, &verb_bench, &verb_generate, &verb_doctor, &verb_demo,
+#ifdef COMET_HAVE_TRAIN
+    &verb_models,
+#endif
+};
 
 static const verb *find_verb(const char *name)
 {

@@ -5,5 +5,7 @@
 #include "verb.h"
 
 extern const verb verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate, verb_doctor, verb_demo;
+/* On comet::train, where it is built. */
+extern const verb verb_models;
 
 #endif
