@@ -281,14 +281,19 @@ static void test_many_layers(void **state)
     comet_net *net = small_net();
     comet_layer l = layer_on(COMET_OP_RELU, "", 0);
     for (uint32_t v = 1; v < NET_MAX_VALUES; v++) {
-        snprintf(l.name, sizeof l.name, "r%u", v);
+        snprintf(l.name, sizeof l.name, "r%u.x", v);
         l.inputs[0] = v - 1;
         assert_int_equal(comet_net_add(net, &l, NULL), COMET_OK);
     }
     strcpy(l.name, "more");
     assert_refused(net, &l, "more: the net has 65535 layers already, the most there may be");
-    assert_int_equal(net_find(net, "r65535x", 6), 65535);
-    assert_int_equal(net_find(net, "r65536", 6), NET_NO_VALUE);
+    for (uint32_t v = 1; v < NET_MAX_VALUES; v++) {
+        char name[16];
+        const size_t length = (size_t)snprintf(name, sizeof name, "r%u.xy", v);
+        assert_int_equal(net_find(net, name, length - 1), v);
+        assert_int_equal(net_find(net, name, length - 2), NET_NO_VALUE);
+        assert_int_equal(net_find(net, name, length), NET_NO_VALUE);
+    }
     check_text_round_trip(net);
     comet_net_destroy(net);
 }
@@ -304,6 +309,7 @@ static const struct {
     {HEAD "layer2.0.bn2 = batch_norm\np = max_pool kernel=2\nlayer2.0.add = add p layer2.0.bn2\n",
      "t:5: layer2.0.add: inputs p (8 x 7 x 7) and layer2.0.bn2 (8 x 14 x 14) differ"},
     {HEAD "f = flatten\na = add f input\n", "t:4: a: inputs f (1568, flat) and input (8 x 14 x 14) differ"},
+    {HEAD "g = global_avg_pool\nf = flatten\na = add g f\n", "t:5: a: inputs g (8 x 1 x 1) and f (8, flat) differ"},
     {HEAD "p = max_pool kernel=2\nm = multiply input p\n",
      "t:4: m: inputs input (8 x 14 x 14) and p (8 x 7 x 7) differ, and the second is not 8 x 1 x 1"},
     {HEAD "g = global_avg_pool\nm = multiply g input\n",
