@@ -69,9 +69,11 @@ static cli_exit exit_of_status(comet_status status)
     case COMET_ERROR_MEMORY: return CLI_NO_MEMORY;
     case COMET_ERROR_OVERFLOW:
     case COMET_ERROR_CORRUPT:
-    case COMET_ERROR_UNSUPPORTED: return CLI_BAD_INPUT;
+    case COMET_ERROR_UNSUPPORTED:
+    case COMET_ERROR_IO: return CLI_BAD_INPUT;
     case COMET_ERROR_CAPACITY:
-    case COMET_ERROR_UNREACHABLE: break;
+    case COMET_ERROR_UNREACHABLE:
+    case COMET_ERROR_DIVERGED: break;
     }
     return CLI_FAILED;
 }

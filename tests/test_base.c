@@ -24,7 +24,9 @@ static void test_status_names(void **state)
                                         "COMET_ERROR_CAPACITY",
                                         "COMET_ERROR_CORRUPT",
                                         "COMET_ERROR_UNSUPPORTED",
-                                        "COMET_ERROR_UNREACHABLE"};
+                                        "COMET_ERROR_UNREACHABLE",
+                                        "COMET_ERROR_IO",
+                                        "COMET_ERROR_DIVERGED"};
     for (size_t i = 0; i < COUNT_OF(names); i++)
         assert_string_equal(comet_status_name((comet_status)i), names[i]);
     assert_string_equal(comet_status_name((comet_status)COUNT_OF(names)), "unknown status");

@@ -29,6 +29,8 @@ typedef enum comet_status {
     COMET_ERROR_CORRUPT = 5,     /* a frame that is truncated, damaged or not a frame */
     COMET_ERROR_UNSUPPORTED = 6, /* a frame of a later format version, or a feature this build lacks */
     COMET_ERROR_UNREACHABLE = 7, /* no bound reaches the target ratio */
+    COMET_ERROR_IO = 8,          /* a file cannot be opened, read or written */
+    COMET_ERROR_DIVERGED = 9,    /* the loss of a training run is no longer finite */
 } comet_status;
 
 /* A short constant name such as "COMET_ERROR_CORRUPT"; "unknown status" for any other value. Any thread. */

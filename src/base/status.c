@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char last_error[512];
+static _Thread_local char last_error[1024];
 
 comet_status comet_fail(comet_status status, const char *format, ...)
 {
@@ -31,6 +31,8 @@ const char *comet_status_name(comet_status status)
     case COMET_ERROR_CORRUPT: return "COMET_ERROR_CORRUPT";
     case COMET_ERROR_UNSUPPORTED: return "COMET_ERROR_UNSUPPORTED";
     case COMET_ERROR_UNREACHABLE: return "COMET_ERROR_UNREACHABLE";
+    case COMET_ERROR_IO: return "COMET_ERROR_IO";
+    case COMET_ERROR_DIVERGED: return "COMET_ERROR_DIVERGED";
     }
     return "unknown status";
 }

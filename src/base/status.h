@@ -7,4 +7,12 @@
 /* Records the sentence for comet_last_error on this thread and returns `status`. */
 comet_status comet_fail(comet_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Leaves the function with the status of a call that failed. */
+#define TRY(call)                   \
+    do {                            \
+        comet_status try_ = (call); \
+        if (try_ != COMET_OK)       \
+            return try_;            \
+    } while (0)
+
 #endif

@@ -1,0 +1,260 @@
+/*
+ * Training: a net with weights and memory for one batch size, optimisers, schedules, checkpoints, and the whole run.
+ *
+ *   comet_model_plan               what a model would need, before anything is allocated
+ *   comet_model_create, _destroy   weights (seeded), gradients and one planned arena
+ *   comet_model_gradients          forward and backward of one batch
+ *   comet_model_update             one step of the optimiser with those gradients
+ *   comet_model_evaluate           forward alone, with the running statistics
+ *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
+ *   comet_schedule_rate            learning rate of a step
+ *   comet_weights_save, _load ...  safetensors that PyTorch reads and writes
+ *   comet_train_run                epochs, evaluation, checkpoints, resuming
+ *
+ * Same seed, data and number of threads: the same bits. A model is used by one thread at a time.
+ */
+#ifndef COMET_TRAIN_H
+#define COMET_TRAIN_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "comet/data.h"
+#include "comet/net.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct comet_model comet_model;
+
+/* ---- a model ---- */
+
+typedef enum comet_optimiser_kind {
+    COMET_OPTIMISER_SGD = 0,
+    COMET_OPTIMISER_ADAMW = 1,
+} comet_optimiser_kind;
+
+typedef struct comet_optimiser {
+    size_t size;
+    comet_optimiser_kind kind;
+    float momentum; /* sgd; 0: none, and no memory for it */
+    bool nesterov;
+    float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
+    double beta1, beta2, eps; /* adamw */
+    float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
+} comet_optimiser;
+
+/* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
+COMET_API void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind);
+
+typedef struct comet_model_params {
+    size_t size;
+    uint32_t batch;
+    uint32_t n_threads; /* 0: one per core */
+    uint64_t seed;
+    float label_smoothing;
+    bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
+    bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
+    bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
+    uint32_t accumulate; /* batches whose gradients are averaged before an update; 0 or 1: none */
+    comet_optimiser optimiser;
+} comet_model_params;
+
+COMET_API void comet_model_params_init(comet_model_params *params);
+
+/* Bytes, by what they are for. Everything a model allocates is in here, except the code that oneDNN generates. */
+typedef struct comet_memory {
+    uint64_t weights, gradients, optimiser;
+    uint64_t
+        saved_reference; /* every distinct tensor backward needs: conv, linear and BN inputs, activation outputs, indices */
+    uint64_t saved;      /* what this model holds at the peak */
+    uint64_t transient;  /* the rest of the arena: tensors and gradients of the layer at work */
+    uint64_t scratch;    /* oneDNN's scratchpads and reordered weights */
+    uint64_t total;
+} comet_memory;
+
+/* One line of the table: what forward leaves for backward, by layer. */
+typedef struct comet_saved_line {
+    const char *layer; /* valid as long as the model */
+    const char *what;  /* "conv input", "bn input", "relu mask", "pool indices", ... */
+    uint64_t bytes;
+    bool recomputed; /* not held: computed again in backward */
+} comet_saved_line;
+
+/* What comet_model_create would allocate. */
+COMET_API comet_status comet_model_plan(const comet_net *net, const comet_model_params *params, comet_memory *memory);
+
+/* Allocates and initialises from the seed. The net is copied. COMET_ERROR_MEMORY says what it would need. */
+COMET_API comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params);
+COMET_API void comet_model_destroy(comet_model *model);
+
+COMET_API comet_memory comet_model_memory(const comet_model *model);
+/* The i-th line, or false past the end. */
+COMET_API bool comet_model_saved_line(const comet_model *model, size_t index, comet_saved_line *line);
+COMET_API const comet_net *comet_model_net(const comet_model *model);
+COMET_API uint32_t comet_model_batch(const comet_model *model);
+
+typedef struct comet_scores {
+    double loss;                      /* mean over the valid rows */
+    uint32_t n_valid, n_top1, n_top5; /* rows whose label is the highest score, among the five highest */
+} comet_scores;
+
+/* Forward and backward of one batch, in training mode: running statistics move, gradients are set (or added up, see
+ * accumulate). `step` counts from 0 and chooses the dropout masks. images: batch x C x H x W; n_valid must be the batch. Where
+ * the loss is not finite the call succeeds, gradients are not computed, and comet_model_first_bad names the layer. */
+COMET_API comet_status comet_model_gradients(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
+                                             comet_scores *scores);
+
+/* One step of the optimiser; `step` from 0 is for AdamW's correction. */
+COMET_API comet_status comet_model_update(comet_model *model, double rate, uint64_t step);
+
+/* Forward with running statistics and no dropout. Rows from n_valid on are not counted. */
+COMET_API comet_status comet_model_evaluate(comet_model *model, const float *images, const uint32_t *labels, uint32_t n_valid,
+                                            comet_scores *scores);
+
+/* The class scores of the last call, batch x classes; valid until the next. */
+COMET_API const float *comet_model_outputs(const comet_model *model);
+
+/* Runs `images` forward layer by layer and gives the name of the first layer whose output is not finite, or NULL if all are. */
+COMET_API const char *comet_model_first_bad(comet_model *model, const float *images, uint64_t step);
+
+/* ---- tensors of a model, by number, in torch's layout ---- */
+
+typedef enum comet_tensor_kind {
+    COMET_TENSOR_WEIGHT = 0, /* learnt: "conv1.weight" */
+    COMET_TENSOR_STATISTIC,  /* "bn1.running_mean" */
+    COMET_TENSOR_MOMENTUM,   /* of the weight of the same name; AdamW's first moment */
+    COMET_TENSOR_SECOND,     /* AdamW's second moment */
+    COMET_TENSOR_GRADIENT,
+} comet_tensor_kind;
+
+typedef struct comet_tensor_info {
+    char name[COMET_MAX_LAYER_NAME + 16]; /* torch's, without the kind */
+    comet_tensor_kind kind;
+    uint32_t n_dims;
+    uint64_t dims[4];
+    uint64_t n_elements;
+} comet_tensor_info;
+
+COMET_API size_t comet_model_n_tensors(const comet_model *model);
+COMET_API comet_status comet_model_tensor_info(const comet_model *model, size_t index, comet_tensor_info *info);
+/* Copies n_elements floats out or in. */
+COMET_API comet_status comet_model_tensor_read(const comet_model *model, size_t index, float *elements);
+COMET_API comet_status comet_model_tensor_write(comet_model *model, size_t index, const float *elements);
+
+/* ---- learning rates ---- */
+
+typedef enum comet_schedule_kind {
+    COMET_SCHEDULE_CONSTANT = 0,
+    COMET_SCHEDULE_STEP,     /* times `factor` every `every` epochs */
+    COMET_SCHEDULE_COSINE,   /* to final_share of the rate at the end */
+    COMET_SCHEDULE_ONECYCLE, /* torch's OneCycleLR: up from 1/25 in the first 30 %, down to 1/250000, cosine both ways;
+                              * momentum is not cycled */
+} comet_schedule_kind;
+
+typedef struct comet_schedule {
+    size_t size;
+    comet_schedule_kind kind;
+    double rate;          /* the largest */
+    double warmup_epochs; /* linear: the n-th step of w has n / w of the rate; not for onecycle */
+    double factor, every; /* step: 0.1, 30 */
+    double final_share;   /* cosine: 0 */
+} comet_schedule;
+
+COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate);
+/* Rate of `step` (from 0) out of n_steps, with steps_per_epoch. */
+COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
+
+/* ---- weights in files ---- */
+
+/* Weights and running statistics as safetensors, written to a temporary file and renamed. */
+COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
+
+/* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
+ * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. The model is unchanged
+ * where the file is refused. */
+COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
+
+/* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
+ * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
+COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing. */
+COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
+
+/* ---- a whole run ---- */
+
+typedef enum comet_event_kind {
+    COMET_EVENT_START,      /* memory is known, nothing computed */
+    COMET_EVENT_STEP,       /* after each update */
+    COMET_EVENT_EPOCH,      /* after evaluation */
+    COMET_EVENT_CHECKPOINT, /* written; or not, then `text` says why */
+    COMET_EVENT_NOTE,       /* `text` is a sentence for the user: images skipped, an older checkpoint used, early stop ... */
+    COMET_EVENT_END,
+} comet_event_kind;
+
+typedef struct comet_train_event {
+    comet_event_kind kind;
+    const char *text; /* or NULL */
+    const comet_model *model;
+    uint64_t step, n_steps;                            /* updates done, and in the whole run */
+    uint64_t epoch, n_epochs;                          /* epochs done, and in the whole run */
+    double rate;                                       /* of the last update */
+    double train_loss, train_top1;                     /* step: of that step; epoch: means over the epoch. Shares from 0 to 1 */
+    double test_loss, test_top1, test_top5, best_top1; /* epoch and end */
+    double seconds;                                    /* since the run (or its resumption) began */
+    double images_per_s;                               /* training alone: evaluation and saving do not count */
+    double wait_share;                                 /* of training time spent waiting for the loader */
+    uint64_t n_skipped;                                /* broken images */
+    uint64_t peak_rss_bytes;
+    bool checkpoint_ok;
+} comet_train_event;
+
+typedef struct comet_train_params {
+    size_t size;
+    const comet_net *net;
+    comet_dataset *train_data, *test_data; /* test_data may be NULL */
+    comet_model_params model;
+    comet_schedule schedule;
+    uint32_t epochs;
+    uint64_t max_steps; /* stop after so many updates; 0: epochs decide */
+    bool no_augment;
+    uint32_t loader_threads;
+    const char *out;     /* folder for checkpoints, created if missing; NULL: none are written */
+    bool resume;         /* go on from the newest good checkpoint in `out`, if there is one */
+    const char *weights; /* safetensors to begin from, or NULL */
+    uint64_t save_steps; /* a checkpoint every so many updates, besides one each epoch; 0: none */
+    uint32_t patience;   /* early stop after so many epochs without a better top-1; 0: never */
+    void (*event)(void *user, const comet_train_event *event); /* may be NULL */
+    void *user;
+    const volatile sig_atomic_t *stop; /* set by a signal handler: finish the step, save, leave. May be NULL */
+} comet_train_params;
+
+/* SGD, one-cycle at rate 0.1, 10 epochs, batch 128. */
+COMET_API void comet_train_params_init(comet_train_params *params);
+
+typedef struct comet_train_result {
+    comet_train_event last; /* as given to the end event; its model pointer is NULL */
+    comet_memory memory;
+    bool stopped; /* by the stop flag, before the last step */
+} comet_train_result;
+
+/* Runs to the end, or until stopped. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position
+ * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
+ * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
+COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
+
+/* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
+ * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */
+COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
+                                                uint64_t bytes_per_image);
+
+/* Largest resident set of this process so far, in bytes, as the kernel counts it. */
+COMET_API uint64_t comet_peak_rss(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,140 @@
+/*
+ * Largest first, each at the lowest place that is free during its whole life: within a few per cent of the lower bound for the
+ * nets of the zoo.
+ */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
+#include "train/arena.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/status.h"
+
+#define ALIGNMENT ((uint64_t)4096)
+
+comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id *id)
+{
+    if (a->n_buffers == a->capacity) {
+        const uint32_t capacity = a->capacity ? 2 * a->capacity : 256;
+        arena_buffer *larger = realloc(a->buffers, capacity * sizeof *larger);
+        if (!larger)
+            return comet_fail(COMET_ERROR_MEMORY, "no memory for the plan of %u buffers", capacity);
+        a->buffers = larger;
+        a->capacity = capacity;
+    }
+    a->buffers[a->n_buffers] =
+        (arena_buffer){.bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT, .first = moment, .last = moment};
+    *id = a->n_buffers++;
+    return COMET_OK;
+}
+
+void arena_extend(arena *a, buffer_id id, uint32_t moment)
+{
+    arena_buffer *b = &a->buffers[id];
+    if (moment < b->first)
+        b->first = moment;
+    if (moment > b->last)
+        b->last = moment;
+}
+
+static bool meet(const arena_buffer *a, const arena_buffer *b)
+{
+    return a->first <= b->last && b->first <= a->last;
+}
+
+static int larger_first(const void *left, const void *right)
+{
+    const arena_buffer *a = *(const arena_buffer *const *)left, *b = *(const arena_buffer *const *)right;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return (a > b) - (a < b);
+}
+
+/* The lowest offset at which `b` fits between the first n of `placed` (sorted by offset) that it meets. */
+static uint64_t lowest_place(const arena_buffer *b, arena_buffer *const *placed, uint32_t n)
+{
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!meet(b, placed[i]))
+            continue;
+        if (placed[i]->offset >= offset + b->bytes)
+            break;
+        const uint64_t end = placed[i]->offset + placed[i]->bytes;
+        if (end > offset)
+            offset = end;
+    }
+    return offset;
+}
+
+static void insert_by_offset(arena_buffer **placed, uint32_t n, arena_buffer *b)
+{
+    for (; n > 0 && placed[n - 1]->offset > b->offset; n--)
+        placed[n] = placed[n - 1];
+    placed[n] = b;
+}
+
+/* Use at the moment a buffer begins is largest at one of these moments. */
+static uint64_t most_in_use(const arena *a)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < a->n_buffers; i++) {
+        uint64_t in_use = 0;
+        for (uint32_t j = 0; j < a->n_buffers; j++)
+            if (a->buffers[j].first <= a->buffers[i].first && a->buffers[i].first <= a->buffers[j].last)
+                in_use += a->buffers[j].bytes;
+        if (in_use > most)
+            most = in_use;
+    }
+    return most;
+}
+
+comet_status arena_plan(arena *a)
+{
+    a->bytes = 0;
+    a->least_bytes = most_in_use(a);
+    if (a->n_buffers == 0)
+        return COMET_OK;
+    arena_buffer **order = malloc(2 * a->n_buffers * sizeof(arena_buffer *));
+    if (!order)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for the plan of %u buffers", a->n_buffers);
+    arena_buffer **placed = order + a->n_buffers;
+    for (uint32_t i = 0; i < a->n_buffers; i++)
+        order[i] = &a->buffers[i];
+    qsort(order, a->n_buffers, sizeof *order, larger_first);
+    for (uint32_t i = 0; i < a->n_buffers; i++) {
+        arena_buffer *b = order[i];
+        b->offset = lowest_place(b, placed, i);
+        insert_by_offset(placed, i, b);
+        if (b->offset + b->bytes > a->bytes)
+            a->bytes = b->offset + b->bytes;
+    }
+    free(order);
+    return COMET_OK;
+}
+
+comet_status arena_allocate(arena *a)
+{
+    if (a->bytes == 0)
+        return COMET_OK;
+    void *memory = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return comet_fail(COMET_ERROR_MEMORY, "the system gives no %.1f MiB for activations", (double)a->bytes / 1048576);
+#ifdef MADV_HUGEPAGE
+    madvise(memory, a->bytes, MADV_HUGEPAGE);
+#endif
+    a->memory = memory;
+    return COMET_OK;
+}
+
+void *arena_at(const arena *a, buffer_id id)
+{
+    return id == NO_BUFFER ? NULL : (char *)a->memory + a->buffers[id].offset;
+}
+
+void arena_free(arena *a)
+{
+    if (a->memory)
+        munmap(a->memory, a->bytes);
+    free(a->buffers);
+    *a = (arena){0};
+}

@@ -1,0 +1,412 @@
+/* Checkpoints; see checkpoint.h. */
+#include "train/checkpoint.h"
+
+#include <cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/status.h"
+#include "train/atomic_file.h"
+#include "train/weights.h"
+
+enum { FORMAT = 1, STATE_BYTES = 4096 };
+
+/* ---- the state as JSON ---- */
+
+typedef enum field_type { FIELD_U64, FIELD_DOUBLE } field_type;
+typedef enum field_rule {
+    RULE_STATE, /* restored */
+    RULE_SAME,  /* must be what the run has */
+    RULE_TOLD,  /* if not, the user is told */
+} field_rule;
+
+typedef struct field {
+    const char *name;
+    field_type type;
+    field_rule rule;
+    size_t offset;
+} field;
+
+#define STATE(name, type)                                         \
+    {                                                             \
+#name, type, RULE_STATE, offsetof(checkpoint_state, name) \
+    }
+#define SETTING(name, type, rule)                                    \
+    {                                                                \
+#name, type, rule, offsetof(checkpoint_state, settings.name) \
+    }
+static const field fields[] = {
+    STATE(step, FIELD_U64),
+    STATE(epoch, FIELD_U64),
+    STATE(batch_in_epoch, FIELD_U64),
+    STATE(loss_sum, FIELD_DOUBLE),
+    STATE(n_images, FIELD_U64),
+    STATE(n_top1, FIELD_U64),
+    STATE(test_loss, FIELD_DOUBLE),
+    STATE(test_top1, FIELD_DOUBLE),
+    STATE(test_top5, FIELD_DOUBLE),
+    STATE(best_top1, FIELD_DOUBLE),
+    STATE(n_worse, FIELD_U64),
+    STATE(tested_step, FIELD_U64),
+    SETTING(net, FIELD_U64, RULE_SAME),
+    SETTING(data, FIELD_U64, RULE_SAME),
+    SETTING(batch, FIELD_U64, RULE_SAME),
+    SETTING(accumulate, FIELD_U64, RULE_SAME),
+    SETTING(optimiser, FIELD_U64, RULE_SAME),
+    SETTING(seed, FIELD_U64, RULE_TOLD),
+    SETTING(threads, FIELD_U64, RULE_TOLD),
+    SETTING(n_steps, FIELD_U64, RULE_TOLD),
+    SETTING(augment, FIELD_U64, RULE_TOLD),
+    SETTING(nesterov, FIELD_U64, RULE_TOLD),
+    SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(beta1, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(beta2, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(eps, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(clip_norm, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(label_smoothing, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(schedule, FIELD_U64, RULE_TOLD),
+    SETTING(rate, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(warmup_epochs, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(factor, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(every, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(final_share, FIELD_DOUBLE, RULE_TOLD),
+};
+enum { N_FIELDS = sizeof fields / sizeof fields[0] };
+
+static uint64_t *u64_in(void *state, const field *f)
+{
+    return (uint64_t *)(void *)((char *)state + f->offset);
+}
+
+static double *double_in(void *state, const field *f)
+{
+    return (double *)(void *)((char *)state + f->offset);
+}
+
+/* Integers are text, since JSON's numbers hold 53 bits; doubles have 17 digits and read back exactly; NaN is null. */
+static void state_print(const checkpoint_state *state, char text[STATE_BYTES])
+{
+    checkpoint_state copy = *state;
+    size_t at = (size_t)snprintf(text, STATE_BYTES, "{\"format\":%d,\"comet\":\"%s\"", FORMAT, comet_version());
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        at += (size_t)snprintf(text + at, STATE_BYTES - at, ",\"%s\":", f->name);
+        if (f->type == FIELD_U64)
+            at += (size_t)snprintf(text + at, STATE_BYTES - at, "\"%" PRIu64 "\"", *u64_in(&copy, f));
+        else if (isfinite(*double_in(&copy, f)))
+            at += (size_t)snprintf(text + at, STATE_BYTES - at, "%.17g", *double_in(&copy, f));
+        else
+            at += (size_t)snprintf(text + at, STATE_BYTES - at, "null");
+    }
+    snprintf(text + at, STATE_BYTES - at, "}");
+}
+
+static bool take_u64(const cJSON *item, uint64_t *value)
+{
+    const char *text = cJSON_GetStringValue(item);
+    char *end = NULL;
+    if (!text || text[0] < '0' || text[0] > '9')
+        return false;
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    return *end == '\0' && errno == 0;
+}
+
+static bool take_double(const cJSON *item, double *value)
+{
+    if (cJSON_IsNull(item))
+        *value = NAN;
+    else if (cJSON_IsNumber(item))
+        *value = item->valuedouble;
+    else
+        return false;
+    return true;
+}
+
+static comet_status state_parse(const char *path, const char *text, checkpoint_state *state)
+{
+    comet_status status = COMET_OK;
+    cJSON *root = text ? cJSON_Parse(text) : NULL;
+    const cJSON *format = cJSON_GetObjectItemCaseSensitive(root, "format");
+    if (!cJSON_IsNumber(format))
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: it is not a checkpoint: its metadata has no state", path);
+    else if (format->valuedouble != FORMAT)
+        status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: a checkpoint of format %g; this version reads format %d", path,
+                            format->valuedouble, FORMAT);
+    for (size_t i = 0; i < N_FIELDS && status == COMET_OK; i++) {
+        const field *f = &fields[i];
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, f->name);
+        if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
+            status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no good '%s'", path, f->name);
+    }
+    cJSON_Delete(root);
+    return status;
+}
+
+/* ---- saving ---- */
+
+/* FOLDER/NAME in *path, for free(). */
+static comet_status path_in(const char *folder, const char *name, char **path)
+{
+    const size_t bytes = strlen(folder) + strlen(name) + 2;
+    *path = malloc(bytes);
+    if (!*path)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the name of a checkpoint");
+    snprintf(*path, bytes, "%s/%s", folder, name);
+    return COMET_OK;
+}
+
+static comet_status save_model(const char *path, const char *keep, const comet_model *model, const checkpoint_state *state,
+                               bool optimiser)
+{
+    weights_list list = {0};
+    char *net = NULL, json[STATE_BYTES];
+    comet_status status = weights_list_make(&list, model, optimiser);
+    if (status == COMET_OK)
+        status = comet_net_write(comet_model_net(model), &net);
+    if (status == COMET_OK) {
+        state_print(state, json);
+        const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}};
+        list.finite_only = true;
+        status = weights_list_save(&list, path, keep, metadata, sizeof metadata / sizeof metadata[0]);
+    }
+    comet_text_free(net);
+    weights_list_free(&list);
+    return status;
+}
+
+/* For people; a failure here is no failure of the checkpoint. */
+static void save_readable(const char *folder, const checkpoint_state *state)
+{
+    char *path = NULL, json[STATE_BYTES];
+    atomic_file file;
+    if (path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
+        state_print(state, json);
+        if (atomic_file_write(&file, json, strlen(json)) == COMET_OK && atomic_file_write(&file, "\n", 1) == COMET_OK)
+            atomic_file_commit(&file, NULL);
+        atomic_file_abandon(&file);
+    }
+    free(path);
+}
+
+comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state)
+{
+    char *last = NULL, *previous = NULL;
+    comet_status status = path_in(folder, "last.safetensors", &last);
+    if (status == COMET_OK)
+        status = path_in(folder, "previous.safetensors", &previous);
+    if (status == COMET_OK)
+        status = save_model(last, previous, model, state, true);
+    if (status == COMET_OK)
+        save_readable(folder, state);
+    free(previous);
+    free(last);
+    return status;
+}
+
+comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state)
+{
+    char *best = NULL;
+    comet_status status = path_in(folder, "best.safetensors", &best);
+    if (status == COMET_OK)
+        status = save_model(best, NULL, model, state, false);
+    free(best);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static bool fields_equal(const field *f, checkpoint_state *a, checkpoint_state *b)
+{
+    if (f->type == FIELD_U64)
+        return *u64_in(a, f) == *u64_in(b, f);
+    return *double_in(a, f) == *double_in(b, f);
+}
+
+static comet_status must_be_same(const char *path, const field *f, checkpoint_state *theirs, checkpoint_state *ours)
+{
+    const bool hash =
+        f->offset == offsetof(checkpoint_state, settings.net) || f->offset == offsetof(checkpoint_state, settings.data);
+    if (hash)
+        return comet_fail(COMET_ERROR_CORRUPT,
+                          "%s: the run has another %s than this checkpoint; give the same, or begin anew "
+                          "from its weights",
+                          path, f->name);
+    return comet_fail(COMET_ERROR_CORRUPT,
+                      "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or begin anew from its "
+                      "weights",
+                      path, f->name, *u64_in(theirs, f), *u64_in(ours, f));
+}
+
+/* Holds the settings in the file against those of the run. */
+static comet_status compare_settings(const char *path, const checkpoint_settings *expected, checkpoint_state *state,
+                                     char changed[CHECKPOINT_CHANGED_BYTES])
+{
+    checkpoint_state ours = {.settings = *expected};
+    size_t at = 0;
+    changed[0] = '\0';
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        const field *f = &fields[i];
+        if (f->rule == RULE_STATE || fields_equal(f, state, &ours))
+            continue;
+        if (f->rule == RULE_SAME)
+            return must_be_same(path, f, state, &ours);
+        const int n = snprintf(changed + at, CHECKPOINT_CHANGED_BYTES - at, "%s%s", at > 0 ? ", " : "", f->name);
+        at += (size_t)n < CHECKPOINT_CHANGED_BYTES - at ? (size_t)n : 0;
+    }
+    state->settings = *expected;
+    return COMET_OK;
+}
+
+/* Tensors first: their names say more than a hash of the net's text. */
+static comet_status load_file(safetensors_file *file, const char *path, comet_model *model, const checkpoint_settings *expected,
+                              checkpoint_state *state, char changed[CHECKPOINT_CHANGED_BYTES])
+{
+    weights_list list = {0};
+    checkpoint_state loaded = {0};
+    comet_status status = state_parse(path, safetensors_metadata(file, "comet"), &loaded);
+    if (status == COMET_OK)
+        status = weights_list_make(&list, model, true);
+    if (status == COMET_OK && loaded.settings.optimiser == expected->optimiser)
+        status = weights_list_match(&list, file, path);
+    if (status == COMET_OK)
+        status = compare_settings(path, expected, &loaded, changed);
+    if (status == COMET_OK)
+        status = weights_list_load(&list, model, file);
+    if (status == COMET_OK)
+        *state = loaded;
+    weights_list_free(&list);
+    return status;
+}
+
+/* Opens a file and reads all of it once. Missing: COMET_OK and no file. */
+static comet_status open_good(const char *path, safetensors_file **file)
+{
+    *file = NULL;
+    if (access(path, F_OK) != 0 && errno == ENOENT)
+        return COMET_OK;
+    comet_status status = safetensors_open(file, path);
+    if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
+        safetensors_close(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
+/* The newest that is whole; where it is not the last one, *found says so and comet_last_error why. */
+static comet_status open_newest(const char *last, const char *previous, safetensors_file **file, checkpoint_found *found)
+{
+    char why[512] = "";
+    comet_status status = open_good(last, file);
+    *found = *file ? CHECKPOINT_LAST : CHECKPOINT_NONE;
+    if (*file || status == COMET_ERROR_MEMORY)
+        return status;
+    if (status != COMET_OK)
+        snprintf(why, sizeof why, "%s", comet_last_error());
+    const comet_status second = open_good(previous, file);
+    if (second != COMET_OK)
+        return second;
+    if (!*file)
+        return status;
+    *found = CHECKPOINT_PREVIOUS;
+    comet_fail(COMET_ERROR_CORRUPT, "%s", why[0] != '\0' ? why : "there is no last.safetensors");
+    return COMET_OK;
+}
+
+/* A damaged newest file must not become the previous one at the next save. */
+static void set_aside(const char *folder, const char *last)
+{
+    char *damaged = NULL;
+    if (path_in(folder, "damaged.safetensors", &damaged) == COMET_OK)
+        rename(last, damaged);
+    free(damaged);
+}
+
+comet_status checkpoint_load(const char *folder, comet_model *model, const checkpoint_settings *expected,
+                             checkpoint_state *state, checkpoint_found *found, char changed[CHECKPOINT_CHANGED_BYTES])
+{
+    char *last = NULL, *previous = NULL;
+    safetensors_file *file = NULL;
+    checkpoint_found which = CHECKPOINT_NONE;
+    changed[0] = '\0';
+    comet_status status = path_in(folder, "last.safetensors", &last);
+    if (status == COMET_OK)
+        status = path_in(folder, "previous.safetensors", &previous);
+    if (status == COMET_OK)
+        status = open_newest(last, previous, &file, &which);
+    if (status == COMET_OK && file)
+        status = load_file(file, which == CHECKPOINT_LAST ? last : previous, model, expected, state, changed);
+    if (status == COMET_OK) {
+        *found = which;
+        if (which == CHECKPOINT_PREVIOUS)
+            set_aside(folder, last);
+    }
+    safetensors_close(file);
+    free(previous);
+    free(last);
+    return status;
+}
+
+/* ---- the folder ---- */
+
+void checkpoint_clear(const char *folder)
+{
+    static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors", "damaged.safetensors",
+                                        "state.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = NULL;
+        if (path_in(folder, names[i], &path) == COMET_OK)
+            unlink(path);
+        free(path);
+    }
+}
+
+static comet_status make_folders(const char *folder)
+{
+    char *path = NULL;
+    comet_status status = path_in(folder, "", &path);
+    for (char *at = path; status == COMET_OK && (at = strchr(at + 1, '/'));) {
+        *at = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            status = comet_fail(COMET_ERROR_IO, "%s: the folder cannot be made: %s", path, strerror(errno));
+        *at = '/';
+    }
+    free(path);
+    return status;
+}
+
+comet_status checkpoint_lock(const char *folder, int *lock)
+{
+    char *path = NULL;
+    const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    comet_status status = make_folders(folder);
+    if (status == COMET_OK)
+        status = path_in(folder, ".lock", &path);
+    if (status != COMET_OK)
+        return status;
+    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0)
+        status = comet_fail(COMET_ERROR_IO, "%s: %s", path, strerror(errno));
+    else if (fcntl(fd, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN))
+        status = comet_fail(COMET_ERROR_IO, "%s: another run is writing to this folder", folder);
+    if (status == COMET_OK)
+        *lock = fd;
+    else if (fd >= 0)
+        close(fd);
+    free(path);
+    return status;
+}
+
+void checkpoint_unlock(int lock)
+{
+    if (lock >= 0)
+        close(lock);
+}

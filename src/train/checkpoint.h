@@ -1,0 +1,64 @@
+/*
+ * Checkpoints of a run: everything that going on with the same bits needs, in one file whose rename is the commit.
+ *
+ *   DIR/last.safetensors       the newest: weights, statistics, optimiser; the state below as JSON in the metadata key "comet",
+ *                              the net's text in "net"
+ *   DIR/previous.safetensors   the one before, used where the newest is damaged
+ *   DIR/best.safetensors       weights and statistics with the best top-1
+ *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
+ *   DIR/state.json             the state again, for people; never read
+ *
+ * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is all
+ * there is of data order and random state. Written after an update only: gradients under way are never part of it.
+ */
+#ifndef COMET_TRAIN_CHECKPOINT_H
+#define COMET_TRAIN_CHECKPOINT_H
+
+#include "comet/train.h"
+
+/* What a run is. Fields are u64 or double alone; checkpoint.c lists them. */
+typedef struct checkpoint_settings {
+    uint64_t batch, accumulate, data;         /* must be the same; `data` is a hash of what the data set says */
+    uint64_t net;                             /* must be the same: hash of the net's text */
+    uint64_t seed, threads, n_steps, augment; /* others change the bits, which is said */
+    uint64_t optimiser, nesterov;             /* optimiser must be the same */
+    double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
+    uint64_t schedule;
+    double rate, warmup_epochs, factor, every, final_share;
+} checkpoint_settings;
+
+typedef struct checkpoint_state {
+    uint64_t step, epoch, batch_in_epoch;   /* updates done; the next batch */
+    double loss_sum;                        /* over the epoch so far */
+    uint64_t n_images, n_top1;              /* likewise */
+    double test_loss, test_top1, test_top5; /* of the last evaluation; NaN before the first */
+    double best_top1;                       /* negative before the first */
+    uint64_t n_worse;                       /* epochs since the best */
+    uint64_t tested_step;                   /* updates done at the last evaluation; 0: none yet */
+    checkpoint_settings settings;
+} checkpoint_state;
+
+/* Writes `last` and state.json, or fails and leaves what was there. Weights that are not finite are not written. */
+comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state);
+comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state);
+
+typedef enum checkpoint_found {
+    CHECKPOINT_NONE, /* the folder has none: nothing was loaded */
+    CHECKPOINT_LAST,
+    CHECKPOINT_PREVIOUS, /* the newest is damaged: comet_last_error says how */
+} checkpoint_found;
+
+/* Loads the newest good checkpoint. `expected` are the settings of the run that wants to go on: one that must be the same and
+ * is not is a failure that names it; `changed` receives the names of others that differ, separated by commas, or "". */
+#define CHECKPOINT_CHANGED_BYTES 256
+comet_status checkpoint_load(const char *folder, comet_model *model, const checkpoint_settings *expected,
+                             checkpoint_state *state, checkpoint_found *found, char changed[CHECKPOINT_CHANGED_BYTES]);
+
+/* One run writes to a folder at a time: makes the folder (and those above) and locks it. *lock is for checkpoint_unlock. */
+comet_status checkpoint_lock(const char *folder, int *lock);
+void checkpoint_unlock(int lock);
+
+/* Removes the checkpoints of an earlier run. */
+void checkpoint_clear(const char *folder);
+
+#endif

@@ -1,0 +1,407 @@
+/*
+ * Models: creation, one step forward and backward, the update, evaluation.
+ */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "train/elementwise.h"
+#include "train/initialise.h"
+#include "train/loss.h"
+#include "train/model_internal.h"
+#include "train/optimiser.h"
+#include "train/parallel.h"
+
+/* ---- creation ---- */
+
+void comet_model_params_init(comet_model_params *params)
+{
+    *params = (comet_model_params){.size = sizeof *params, .batch = 1, .accumulate = 1};
+    comet_optimiser_init(&params->optimiser, COMET_OPTIMISER_SGD);
+}
+
+static comet_status check_params(const comet_net *net, const comet_model_params *p)
+{
+    if (!net || !p || p->size != sizeof *p || p->optimiser.size != sizeof p->optimiser)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a model needs a net, and parameters filled by comet_model_params_init");
+    if (p->batch == 0 || p->batch > 65536)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a batch of %u images; it must be 1 to 65536", p->batch);
+    if (!(p->label_smoothing >= 0 && p->label_smoothing < 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "label smoothing %g; it must be at least 0 and below 1", p->label_smoothing);
+    const comet_optimiser *o = &p->optimiser;
+    if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
+                          o->momentum, o->weight_decay, o->clip_norm);
+    return COMET_OK;
+}
+
+static comet_status copy_net(const comet_net *net, comet_net **copy)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    TRY(comet_net_create(copy, comet_net_name(net), in.channels, in.height, in.width));
+    for (uint32_t v = 1; v < comet_net_n_values(net); v++)
+        TRY(comet_net_add(*copy, comet_net_layer(net, v), NULL));
+    return COMET_OK;
+}
+
+/* A model whose memory is planned but not there. */
+static comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_params *params)
+{
+    m->params = *params;
+    if (m->params.accumulate == 0)
+        m->params.accumulate = 1;
+    m->params.n_threads = (uint32_t)parallel_set_threads(params->n_threads);
+    TRY(copy_net(net, &m->net));
+    TRY(backend_create(&m->backend));
+    TRY(store_create(&m->store));
+    TRY(graph_build(m));
+    return lower(m);
+}
+
+static comet_status allocate_block(uint64_t n, float **block)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    float *memory = n > 0 ? comet_allocate(&allocator, n * sizeof(float)) : NULL;
+    if (n > 0 && !memory)
+        return COMET_ERROR_MEMORY;
+    if (memory)
+        memset(memory, 0, n * sizeof(float));
+    *block = memory;
+    return COMET_OK;
+}
+
+static comet_status allocate_model(comet_model *m)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    const bool trains = !m->params.inference;
+    TRY(allocate_block(m->n_learnt, &m->weights));
+    TRY(allocate_block(m->n_statistics, &m->statistics));
+    TRY(allocate_block(trains ? m->n_learnt : 0, &m->gradients));
+    TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->first));
+    TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second));
+    return arena_allocate(&m->arena);
+}
+
+static comet_status initialise_parameter(comet_model *m, size_t tensor, uint32_t index)
+{
+    const parameter *p = &m->parameters[index];
+    comet_tensor_info info;
+    TRY(comet_model_tensor_info(m, tensor, &info));
+    float *elements = malloc(info.n_elements * sizeof *elements);
+    if (!elements)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to initialise %s", info.name);
+    if (p->filled)
+        for (uint64_t i = 0; i < info.n_elements; i++)
+            elements[i] = p->fill;
+    else if (p->n_dims == 1)
+        initialise_bias(m->params.seed, index, p->init, p->fan_in, info.n_elements, elements);
+    else
+        initialise_weight(m->params.seed, index, p->init, p->fan_in, p->fan_out, info.n_elements, elements);
+    comet_status status = comet_model_tensor_write(m, tensor, elements);
+    free(elements);
+    return status;
+}
+
+static comet_status initialise(comet_model *m)
+{
+    for (uint32_t i = 0; i < m->n_parameters; i++)
+        TRY(initialise_parameter(m, i, i));
+    return COMET_OK;
+}
+
+comet_status comet_model_plan(const comet_net *net, const comet_model_params *params, comet_memory *memory)
+{
+    TRY(check_params(net, params));
+    comet_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
+    comet_status status = plan_model(m, net, params);
+    if (status == COMET_OK)
+        *memory = m->memory;
+    comet_model_destroy(m);
+    return status;
+}
+
+comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params)
+{
+    TRY(check_params(net, params));
+    comet_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
+    comet_status status = plan_model(m, net, params);
+    if (status == COMET_OK)
+        status = allocate_model(m);
+    if (status == COMET_OK)
+        status = initialise(m);
+    if (status != COMET_OK) {
+        comet_model_destroy(m);
+        return status;
+    }
+    backend_settle(m->backend);
+    *model = m;
+    return COMET_OK;
+}
+
+static void free_block(float *block, uint64_t n)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    if (block)
+        comet_release(&allocator, block, n * sizeof(float));
+}
+
+void comet_model_destroy(comet_model *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        op_destroy(&m->ops[i]);
+    free_block(m->weights, m->n_learnt);
+    free_block(m->gradients, m->n_learnt);
+    free_block(m->first, m->n_learnt);
+    free_block(m->second, m->n_learnt);
+    free_block(m->statistics, m->n_statistics);
+    arena_free(&m->arena);
+    free(m->ops);
+    free(m->values);
+    free(m->parameters);
+    store_destroy(m->store);
+    backend_destroy(m->backend);
+    comet_net_destroy(m->net);
+    free(m);
+}
+
+/* ---- what stands in a model ---- */
+
+comet_memory comet_model_memory(const comet_model *m)
+{
+    return m->memory;
+}
+
+bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line *line)
+{
+    size_t i = 0;
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        if (!x->saved || i++ != index)
+            continue;
+        *line = (comet_saved_line){.layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name,
+                                   .what = x->saved_for,
+                                   .bytes = layout_bytes(x->layout),
+                                   .recomputed = x->recomputed};
+        return true;
+    }
+    for (uint32_t k = 0; k < m->n_ops; k++) {
+        const op *o = &m->ops[k];
+        if (o->workspace_slot == STORE_NO_SLOT || i++ != index)
+            continue;
+        *line = (comet_saved_line){.layer = o->layer->name,
+                                   .what = o->layer->op == COMET_OP_BATCH_NORM ? "relu mask" : o->type->kept_as,
+                                   .bytes = layout_bytes(o->workspace_layout)};
+        return true;
+    }
+    return false;
+}
+
+const comet_net *comet_model_net(const comet_model *m)
+{
+    return m->net;
+}
+
+uint32_t comet_model_batch(const comet_model *m)
+{
+    return m->params.batch;
+}
+
+const float *comet_model_outputs(const comet_model *m)
+{
+    return value_data(m, m->output);
+}
+
+/* ---- a step ---- */
+
+static void begin(comet_model *m, const float *images, uint64_t step)
+{
+    parallel_set_threads(m->params.n_threads);
+    m->images = images;
+    m->step = step;
+    store_clear(m->store);
+}
+
+/* Forward is done with what op o read last, and with what it made for backward alone. */
+static comet_status put_saved(comet_model *m, const op *o)
+{
+    for (uint32_t j = 0; j < o->n_inputs; j++) {
+        const value *x = &m->values[o->inputs[j]];
+        bool again = false; /* the same value twice */
+        for (uint32_t k = 0; k < j; k++)
+            again |= o->inputs[k] == o->inputs[j];
+        if (x->slot != STORE_NO_SLOT && x->last_reader == o->index && !again)
+            TRY(store_put(m->store, x->slot, value_data(m, o->inputs[j])));
+    }
+    const value *y = &m->values[o->output];
+    if (y->slot != STORE_NO_SLOT && y->last_reader == NONE)
+        TRY(store_put(m->store, y->slot, value_data(m, o->output)));
+    return o->workspace_slot == STORE_NO_SLOT ? COMET_OK
+                                              : store_put(m->store, o->workspace_slot, arena_at(&m->arena, o->workspace));
+}
+
+static comet_status forward(comet_model *m, run_mode mode)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        TRY(o->type->forward(m, o, mode));
+        if (mode == RUN_TRAIN)
+            TRY(put_saved(m, o));
+    }
+    return COMET_OK;
+}
+
+static comet_status compute_loss(comet_model *m, const uint32_t *labels, uint32_t n_valid, float *gradient,
+                                 comet_scores *scores)
+{
+    const comet_shape out = comet_net_shape(m->net, comet_net_n_values(m->net) - 1);
+    const loss_spec spec = {.scores = value_data(m, m->output),
+                            .labels = labels,
+                            .rows = m->params.batch,
+                            .n_valid = n_valid,
+                            .classes = out.channels * out.height * out.width,
+                            .smoothing = m->params.label_smoothing,
+                            .gradient_scale = 1.0f / (float)m->params.accumulate,
+                            .gradient = gradient};
+    return loss_compute(&spec, scores);
+}
+
+/* A value's slot is taken by its first backward reader and dropped after its last. */
+static comet_status take_saved(comet_model *m, const op *o, uint32_t v)
+{
+    const value *x = &m->values[v];
+    void *data;
+    if (x->slot == STORE_NO_SLOT || x->first_backward != moment_backward(m, o))
+        return COMET_OK;
+    return store_take(m->store, x->slot, &data);
+}
+
+static comet_status drop_saved(comet_model *m, const op *o, uint32_t v)
+{
+    const value *x = &m->values[v];
+    if (x->slot == STORE_NO_SLOT || x->last_backward != moment_backward(m, o))
+        return COMET_OK;
+    return store_drop(m->store, x->slot);
+}
+
+static comet_status for_kept(comet_model *m, const op *o, comet_status (*each)(comet_model *m, const op *o, uint32_t v))
+{
+    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+        if (j == 0 || o->inputs[j] != o->inputs[0])
+            TRY(each(m, o, o->inputs[j]));
+    return o->type->keeps_output || o->backward_relu ? each(m, o, o->output) : COMET_OK;
+}
+
+static comet_status run_fused_relu(comet_model *m, op *o)
+{
+    const kernel_args args = {.at = {[ARG_DST] = value_data_backward(m, o->output),
+                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff_dst),
+                                     [ARG_DIFF_SRC] = arena_at(&m->arena, o->diff),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+    return kernel_run(o->backward_relu, &args);
+}
+
+static comet_status add_gradients(comet_model *m, op *o)
+{
+    for (uint32_t j = 0; j < o->n_inputs; j++) {
+        const delivery *d = &o->deliveries[j];
+        if (d->sum == NO_BUFFER)
+            continue;
+        const kernel_args args = {.at = {[ARG_SRC] = arena_at(&m->arena, d->a),
+                                         [ARG_SRC_1] = arena_at(&m->arena, d->b),
+                                         [ARG_DST] = arena_at(&m->arena, d->sum),
+                                         [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+        TRY(kernel_run(o->add[j], &args));
+    }
+    return COMET_OK;
+}
+
+static comet_status backward_op(comet_model *m, op *o)
+{
+    TRY(for_kept(m, o, take_saved));
+    if (o->recompute != NONE)
+        TRY(op_recompute(m, o));
+    if (o->backward_relu)
+        TRY(run_fused_relu(m, o));
+    TRY(o->type->backward(m, o));
+    TRY(add_gradients(m, o));
+    TRY(for_kept(m, o, drop_saved));
+    return o->workspace_slot == STORE_NO_SLOT ? COMET_OK : store_drop(m->store, o->workspace_slot);
+}
+
+static comet_status backward(comet_model *m)
+{
+    for (uint32_t i = m->n_ops; i-- > 0;)
+        if (m->ops[i].diff_dst != NO_BUFFER)
+            TRY(backward_op(m, &m->ops[i]));
+    return COMET_OK;
+}
+
+static buffer_id output_gradient(const comet_model *m)
+{
+    return m->ops[m->values[m->output].producer].diff_dst;
+}
+
+comet_status comet_model_gradients(comet_model *m, const float *images, const uint32_t *labels, uint64_t step,
+                                   comet_scores *scores)
+{
+    if (!m || !images || !labels || !scores)
+        return comet_fail(COMET_ERROR_ARGUMENT, "gradients need a model, images, labels and a place for the scores");
+    if (m->params.inference)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the model was created for evaluation only");
+    comet_scores result;
+    begin(m, images, step);
+    if (m->n_accumulated == m->params.accumulate)
+        m->n_accumulated = 0;
+    TRY(forward(m, RUN_TRAIN));
+    TRY(compute_loss(m, labels, m->params.batch, arena_at(&m->arena, output_gradient(m)), &result));
+    if (isfinite(result.loss)) {
+        TRY(backward(m));
+        m->n_accumulated++;
+    }
+    *scores = result;
+    return COMET_OK;
+}
+
+comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
+{
+    if (!m || m->params.inference || m->n_accumulated == 0 || !isfinite(rate))
+        return comet_fail(COMET_ERROR_ARGUMENT, "an update needs gradients of a training model and a finite rate");
+    parallel_set_threads(m->params.n_threads);
+    const comet_optimiser *o = &m->params.optimiser;
+    const double norm = o->clip_norm > 0 ? sqrt(optimiser_sum_squares(m->n_learnt, m->gradients)) : 0;
+    const optimiser_step s = {
+        .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
+    optimiser_apply(&s, m->n_learnt, m->weights, m->gradients, m->first, m->second, true);
+    m->n_accumulated = 0;
+    return COMET_OK;
+}
+
+comet_status comet_model_evaluate(comet_model *m, const float *images, const uint32_t *labels, uint32_t n_valid,
+                                  comet_scores *scores)
+{
+    if (!m || !images || !labels || !scores || n_valid > m->params.batch)
+        return comet_fail(COMET_ERROR_ARGUMENT, "evaluation needs a model, images, labels and at most a batch of valid rows");
+    begin(m, images, 0);
+    TRY(forward(m, RUN_EVALUATE));
+    return compute_loss(m, labels, n_valid, NULL, scores);
+}
+
+const char *comet_model_first_bad(comet_model *m, const float *images, uint64_t step)
+{
+    begin(m, images, step);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        if (o->type->forward(m, o, RUN_INSPECT) != COMET_OK ||
+            !all_finite(layout_bytes(m->values[o->output].layout) / sizeof(float), value_data(m, o->output)))
+            return o->layer->name;
+    }
+    return NULL;
+}

@@ -1,0 +1,178 @@
+/* Optimisers; see optimiser.h. */
+#include "train/optimiser.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "train/parallel.h"
+
+enum { GRAIN = 16384, SUM_BLOCK = 4096, SUM_LANES = 8, SUM_GROUP = 512 };
+
+void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind)
+{
+    memset(optimiser, 0, sizeof *optimiser);
+    optimiser->size = sizeof *optimiser;
+    optimiser->kind = kind;
+    optimiser->beta1 = 0.9;
+    optimiser->beta2 = 0.999;
+    optimiser->eps = 1e-8;
+    if (kind == COMET_OPTIMISER_ADAMW) {
+        optimiser->weight_decay = 0.01f;
+    } else {
+        optimiser->momentum = 0.9f;
+        optimiser->weight_decay = 5e-4f;
+    }
+}
+
+/* ---- SGD ---- */
+
+typedef struct sgd_job {
+    float *restrict weights, *restrict momentum;
+    const float *restrict gradient;
+    float rate, scale, decay, mu;
+} sgd_job;
+
+static void sgd_plain(void *arg, size_t begin, size_t end)
+{
+    const sgd_job j = *(const sgd_job *)arg;
+    float *restrict w = j.weights;
+    const float *restrict gradient = j.gradient;
+    for (size_t i = begin; i < end; i++)
+        w[i] -= j.rate * (j.scale * gradient[i] + j.decay * w[i]);
+}
+
+static void sgd_momentum(void *arg, size_t begin, size_t end)
+{
+    const sgd_job j = *(const sgd_job *)arg;
+    float *restrict w = j.weights, *restrict m = j.momentum;
+    const float *restrict gradient = j.gradient;
+    for (size_t i = begin; i < end; i++) {
+        m[i] = j.mu * m[i] + (j.scale * gradient[i] + j.decay * w[i]);
+        w[i] -= j.rate * m[i];
+    }
+}
+
+static void sgd_nesterov(void *arg, size_t begin, size_t end)
+{
+    const sgd_job j = *(const sgd_job *)arg;
+    float *restrict w = j.weights, *restrict m = j.momentum;
+    const float *restrict gradient = j.gradient;
+    for (size_t i = begin; i < end; i++) {
+        const float g = j.scale * gradient[i] + j.decay * w[i];
+        m[i] = j.mu * m[i] + g;
+        w[i] -= j.rate * (g + j.mu * m[i]);
+    }
+}
+
+/* ---- AdamW ---- */
+
+typedef struct adam_job {
+    float *restrict weights, *restrict first, *restrict second;
+    const float *restrict gradient;
+    float scale, keep; /* keep: 1 - rate * weight_decay */
+    float beta1, rest1, beta2, rest2;
+    float rate, root2, eps; /* rate / (1 - beta1^t), sqrt(1 - beta2^t) */
+} adam_job;
+
+static void adam_part(void *arg, size_t begin, size_t end)
+{
+    const adam_job j = *(const adam_job *)arg;
+    float *restrict w = j.weights, *restrict m = j.first, *restrict v = j.second;
+    const float *restrict gradient = j.gradient;
+    for (size_t i = begin; i < end; i++) {
+        const float g = j.scale * gradient[i];
+        m[i] = j.beta1 * m[i] + j.rest1 * g;
+        v[i] = j.beta2 * v[i] + j.rest2 * g * g;
+        w[i] = j.keep * w[i] - j.rate * (m[i] / (sqrtf(v[i]) / j.root2 + j.eps));
+    }
+}
+
+static adam_job adam_job_of(const optimiser_step *s, bool decay)
+{
+    const comet_optimiser *o = s->optimiser;
+    const double t = (double)s->step + 1, decay_share = decay ? s->rate * (double)o->weight_decay : 0;
+    return (adam_job){.scale = s->gradient_scale,
+                      .keep = (float)(1 - decay_share),
+                      .beta1 = (float)o->beta1,
+                      .rest1 = (float)(1 - o->beta1),
+                      .beta2 = (float)o->beta2,
+                      .rest2 = (float)(1 - o->beta2),
+                      .rate = (float)(s->rate / (1 - pow(o->beta1, t))),
+                      .root2 = (float)sqrt(1 - pow(o->beta2, t)),
+                      .eps = (float)o->eps};
+}
+
+void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,
+                     bool decay)
+{
+    const comet_optimiser *o = s->optimiser;
+    if (o->kind == COMET_OPTIMISER_ADAMW) {
+        adam_job j = adam_job_of(s, decay);
+        j.weights = weights, j.gradient = gradient, j.first = first, j.second = second;
+        parallel_for(n, GRAIN, adam_part, &j);
+        return;
+    }
+    sgd_job j = {.weights = weights,
+                 .momentum = first,
+                 .gradient = gradient,
+                 .rate = (float)s->rate,
+                 .scale = s->gradient_scale,
+                 .decay = decay ? o->weight_decay : 0,
+                 .mu = o->momentum};
+    parallel_for(n, GRAIN, !first ? sgd_plain : o->nesterov ? sgd_nesterov : sgd_momentum, &j);
+}
+
+/* ---- the norm ---- */
+
+typedef struct sum_job {
+    const float *x;
+    size_t n;
+    double *sums; /* one a block */
+} sum_job;
+
+/* Eight lanes, so that the loop runs in vectors; their order is fixed. */
+static double sum_block(const float *x, size_t n)
+{
+    double lanes[SUM_LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + SUM_LANES <= n; i += SUM_LANES)
+        for (size_t k = 0; k < SUM_LANES; k++)
+            lanes[k] += (double)x[i + k] * (double)x[i + k];
+    for (; i < n; i++)
+        lanes[0] += (double)x[i] * (double)x[i];
+    for (size_t k = 0; k < SUM_LANES; k++)
+        sum += lanes[k];
+    return sum;
+}
+
+static void sum_blocks(void *arg, size_t begin, size_t end)
+{
+    const sum_job *j = arg;
+    for (size_t b = begin; b < end; b++) {
+        const size_t first = b * SUM_BLOCK, left = j->n - first;
+        j->sums[b] = sum_block(j->x + first, left < SUM_BLOCK ? left : SUM_BLOCK);
+    }
+}
+
+double optimiser_sum_squares(size_t n, const float *gradient)
+{
+    enum { GROUP_ELEMENTS = SUM_GROUP * SUM_BLOCK };
+    double sums[SUM_GROUP], total = 0;
+    for (size_t first = 0; first < n; first += GROUP_ELEMENTS) {
+        const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
+        const size_t n_blocks = (here + SUM_BLOCK - 1) / SUM_BLOCK;
+        sum_job j = {.x = gradient + first, .n = here, .sums = sums};
+        parallel_for(n_blocks, GRAIN / SUM_BLOCK, sum_blocks, &j);
+        for (size_t b = 0; b < n_blocks; b++)
+            total += sums[b];
+    }
+    return total;
+}
+
+float optimiser_clip_scale(double norm, float clip_norm)
+{
+    if (!(clip_norm > 0))
+        return 1;
+    const double scale = (double)clip_norm / (norm + 1e-6);
+    return scale < 1 ? (float)scale : 1;
+}

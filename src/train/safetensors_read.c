@@ -1,0 +1,383 @@
+/* Reading safetensors; see safetensors.h. */
+#include <cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/checksum.h"
+#include "base/status.h"
+#include "train/safetensors_private.h"
+
+enum { MAX_HEADER_BYTES = 64 << 20, MIN_HEADER_BYTES = 2, CONVERT_ELEMENTS = 1 << 16 };
+static const double max_exact = 9007199254740992.0; /* 2^53: larger integers do not survive cJSON */
+
+struct safetensors_file {
+    int fd;
+    char *path, *header;
+    size_t header_bytes;
+    uint64_t data_bytes;
+    cJSON *root;
+    safetensors_tensor *tensors; /* by offset */
+    size_t n_tensors;
+};
+
+/* ---- bytes ---- */
+
+static comet_status read_at(const safetensors_file *f, uint64_t offset, void *to, size_t bytes)
+{
+    char *at = to;
+    while (bytes > 0) {
+        const ssize_t n = pread(f->fd, at, bytes < (1u << 24) ? bytes : (1u << 24), (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return comet_fail(COMET_ERROR_IO, "%s: cannot be read: %s", f->path, strerror(errno));
+        if (n == 0)
+            return comet_fail(COMET_ERROR_CORRUPT, "%s: the file ends at byte %" PRIu64, f->path, offset);
+        at += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return COMET_OK;
+}
+
+static comet_status open_regular(safetensors_file *f, uint64_t *file_bytes)
+{
+    struct stat s;
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    if (f->fd < 0 || fstat(f->fd, &s) != 0)
+        return comet_fail(COMET_ERROR_IO, "%s: %s", f->path, strerror(errno));
+    if (!S_ISREG(s.st_mode))
+        return comet_fail(COMET_ERROR_IO, "%s: is not a file", f->path);
+    *file_bytes = (uint64_t)s.st_size;
+    return COMET_OK;
+}
+
+static comet_status read_header(safetensors_file *f)
+{
+    unsigned char length[8];
+    uint64_t file_bytes = 0;
+    comet_status status = open_regular(f, &file_bytes);
+    if (status != COMET_OK)
+        return status;
+    if (file_bytes < 8 + MIN_HEADER_BYTES)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: %" PRIu64 " bytes are too few for a safetensors file", f->path, file_bytes);
+    if ((status = read_at(f, 0, length, sizeof length)) != COMET_OK)
+        return status;
+    const uint64_t bytes = load_u64(length);
+    if (bytes > MAX_HEADER_BYTES || bytes < MIN_HEADER_BYTES)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: not a safetensors file: its header would have %" PRIu64 " bytes", f->path,
+                          bytes);
+    if (bytes > file_bytes - 8)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: cut short: the header has %" PRIu64 " bytes, the file %" PRIu64, f->path,
+                          bytes, file_bytes);
+    f->header_bytes = (size_t)bytes;
+    f->data_bytes = file_bytes - 8 - bytes;
+    f->header = malloc(f->header_bytes + 1);
+    if (!f->header)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the header of %s", bytes, f->path);
+    f->header[f->header_bytes] = '\0';
+    return read_at(f, 8, f->header, f->header_bytes);
+}
+
+/* ---- the header's JSON ---- */
+
+static comet_status bad_field(const safetensors_file *f, const char *tensor, const char *what)
+{
+    return comet_fail(COMET_ERROR_CORRUPT, "%s: tensor '%.120s': %s", f->path, tensor, what);
+}
+
+static bool take_integer(const cJSON *item, uint64_t *value)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || !(item->valuedouble < max_exact))
+        return false;
+    *value = (uint64_t)item->valuedouble;
+    return (double)*value == item->valuedouble;
+}
+
+static bool take_dims(const cJSON *shape, safetensors_tensor *t)
+{
+    if (!cJSON_IsArray(shape))
+        return false;
+    const cJSON *item = NULL;
+    cJSON_ArrayForEach(item,
+                       shape) if (t->n_dims == SAFETENSORS_MAX_DIMS || !take_integer(item, &t->dims[t->n_dims++])) return false;
+    return true;
+}
+
+static const safetensors_type *type_of(const cJSON *dtype)
+{
+    const safetensors_type *type = safetensors_types;
+    if (!cJSON_IsString(dtype))
+        return NULL;
+    while (type->name && strcmp(type->name, dtype->valuestring) != 0)
+        type++;
+    return type->name ? type : NULL;
+}
+
+static comet_status take_tensor(const safetensors_file *f, const cJSON *entry, safetensors_tensor *t)
+{
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
+    const safetensors_type *type = type_of(cJSON_GetObjectItemCaseSensitive(entry, "dtype"));
+    uint64_t end = 0, bytes = 0;
+    *t = (safetensors_tensor){.name = entry->string};
+    if (!type)
+        return bad_field(f, t->name, "its dtype is missing or unknown");
+    t->dtype = type->dtype;
+    if (!take_dims(cJSON_GetObjectItemCaseSensitive(entry, "shape"), t))
+        return bad_field(f, t->name, "its shape is not a list of at most 8 whole numbers");
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+        !take_integer(cJSON_GetArrayItem(offsets, 0), &t->offset) || !take_integer(cJSON_GetArrayItem(offsets, 1), &end))
+        return bad_field(f, t->name, "its data_offsets are not two whole numbers");
+    if (!safetensors_size(t->n_dims, t->dims, type->bytes, &t->n_elements, &bytes) || end < t->offset ||
+        end - t->offset != bytes)
+        return bad_field(f, t->name, "its data_offsets do not fit its shape");
+    t->bytes = bytes;
+    return COMET_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const safetensors_tensor *x = a, *y = b;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes < y->bytes ? -1 : 1;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const safetensors_tensor *const *x = a, *const *y = b;
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* Tensors follow one another without holes and fill the file. */
+static comet_status check_places(safetensors_file *f)
+{
+    uint64_t at = 0;
+    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_offset);
+    for (size_t i = 0; i < f->n_tensors; i++) {
+        if (f->tensors[i].offset != at)
+            return bad_field(f, f->tensors[i].name, "its data overlaps another's, or leaves a hole");
+        at += f->tensors[i].bytes;
+        if (at > f->data_bytes)
+            return comet_fail(COMET_ERROR_CORRUPT,
+                              "%s: cut short: '%.120s' ends at byte %" PRIu64 " of the data, which has %" PRIu64, f->path,
+                              f->tensors[i].name, at, f->data_bytes);
+    }
+    if (at != f->data_bytes)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: %" PRIu64 " bytes are left over after the last tensor", f->path,
+                          f->data_bytes - at);
+    return COMET_OK;
+}
+
+static comet_status check_names(const safetensors_file *f)
+{
+    if (f->n_tensors == 0)
+        return COMET_OK;
+    comet_status status = COMET_OK;
+    const safetensors_tensor **sorted = malloc(f->n_tensors * sizeof *sorted);
+    if (!sorted)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
+    for (size_t i = 0; i < f->n_tensors; i++)
+        sorted[i] = &f->tensors[i];
+    qsort(sorted, f->n_tensors, sizeof *sorted, by_name);
+    for (size_t i = 1; i < f->n_tensors && status == COMET_OK; i++)
+        if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
+            status = bad_field(f, sorted[i]->name, "there are two of this name");
+    free(sorted);
+    return status;
+}
+
+static comet_status take_header(safetensors_file *f)
+{
+    const cJSON *entry = NULL;
+    size_t n = 0;
+    f->root = cJSON_ParseWithLength(f->header, f->header_bytes);
+    if (!cJSON_IsObject(f->root))
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: not a safetensors file, or damaged: its header is not JSON", f->path);
+    cJSON_ArrayForEach(entry, f->root) n++;
+    f->tensors = calloc(n > 0 ? n : 1, sizeof *f->tensors);
+    if (!f->tensors)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
+    comet_status status = COMET_OK;
+    cJSON_ArrayForEach(entry, f->root)
+    {
+        if (strcmp(entry->string, "__metadata__") == 0)
+            continue;
+        status = take_tensor(f, entry, &f->tensors[f->n_tensors]);
+        if (status != COMET_OK)
+            return status;
+        f->n_tensors++;
+    }
+    if ((status = check_places(f)) != COMET_OK)
+        return status;
+    return check_names(f);
+}
+
+comet_status safetensors_open(safetensors_file **file, const char *path)
+{
+    safetensors_file *f = calloc(1, sizeof *f);
+    const size_t path_bytes = strlen(path) + 1;
+    if (f) {
+        f->fd = -1;
+        f->path = malloc(path_bytes);
+    }
+    if (!f || !f->path) {
+        free(f);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory while opening %s", path);
+    }
+    memcpy(f->path, path, path_bytes);
+    comet_status status = read_header(f);
+    if (status == COMET_OK)
+        status = take_header(f);
+    if (status == COMET_OK)
+        *file = f;
+    else
+        safetensors_close(f);
+    return status;
+}
+
+void safetensors_close(safetensors_file *file)
+{
+    if (!file)
+        return;
+    if (file->fd >= 0)
+        close(file->fd);
+    cJSON_Delete(file->root);
+    free(file->tensors);
+    free(file->header);
+    free(file->path);
+    free(file);
+}
+
+const safetensors_tensor *safetensors_at(const safetensors_file *file, size_t index)
+{
+    return index < file->n_tensors ? &file->tensors[index] : NULL;
+}
+
+const safetensors_tensor *safetensors_find(const safetensors_file *file, const char *name)
+{
+    for (size_t i = 0; i < file->n_tensors; i++)
+        if (strcmp(file->tensors[i].name, name) == 0)
+            return &file->tensors[i];
+    return NULL;
+}
+
+const char *safetensors_metadata(const safetensors_file *file, const char *key)
+{
+    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(file->root, "__metadata__");
+    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, key));
+}
+
+/* ---- the checksum ---- */
+
+static comet_status hash_tensor(const safetensors_file *f, const safetensors_tensor *t, void *piece, uint64_t *hash)
+{
+    comet_status status = COMET_OK;
+    for (uint64_t done = 0; done < t->bytes && status == COMET_OK;) {
+        const size_t here = (size_t)min_u64(t->bytes - done, SAFETENSORS_PIECE);
+        status = read_at(f, 8 + f->header_bytes + t->offset + done, piece, here);
+        *hash = safetensors_chain(*hash, piece, here);
+        done += here;
+    }
+    return status;
+}
+
+comet_status safetensors_verify(safetensors_file *file)
+{
+    char *digits = strstr(file->header, SAFETENSORS_CHECKSUM_KEY), stored[SAFETENSORS_CHECKSUM_DIGITS + 1] = "", found[24];
+    if (!digits)
+        return COMET_OK;
+    digits += strlen(SAFETENSORS_CHECKSUM_KEY);
+    if (strlen(digits) < SAFETENSORS_CHECKSUM_DIGITS)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: its checksum is cut short", file->path);
+    void *piece = malloc(SAFETENSORS_PIECE);
+    if (!piece)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory while checking %s", file->path);
+    memcpy(stored, digits, SAFETENSORS_CHECKSUM_DIGITS);
+    memset(digits, '0', SAFETENSORS_CHECKSUM_DIGITS);
+    uint64_t hash = comet_checksum(file->header, file->header_bytes);
+    memcpy(digits, stored, SAFETENSORS_CHECKSUM_DIGITS);
+    comet_status status = COMET_OK;
+    for (size_t i = 0; i < file->n_tensors && status == COMET_OK; i++)
+        status = hash_tensor(file, &file->tensors[i], piece, &hash);
+    free(piece);
+    snprintf(found, sizeof found, "%016" PRIx64, hash);
+    if (status == COMET_OK && strcmp(stored, found) != 0)
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: damaged: its checksum is %s, not %s", file->path, found, stored);
+    return status;
+}
+
+/* ---- elements ---- */
+
+comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements)
+{
+    return read_at(file, 8 + file->header_bytes + tensor->offset, elements, (size_t)tensor->bytes);
+}
+
+static float float_of_bits(uint32_t bits)
+{
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static float float_of_half(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FF;
+    if (exponent == 31)
+        return float_of_bits(sign | 0x7F800000u | mantissa << 13);
+    if (exponent > 0)
+        return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
+    const float small = (float)mantissa * 0x1p-24f;
+    return sign ? -small : small;
+}
+
+/* `from` holds n elements of the type; a value too large for a float becomes infinite, as a cast in torch does. */
+static void convert(safetensors_dtype dtype, const unsigned char *from, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        double wide = 0;
+        switch (dtype) {
+        case SAFETENSORS_F16: to[i] = float_of_half(load_u16(from + 2 * i)); break;
+        case SAFETENSORS_BF16: to[i] = float_of_bits((uint32_t)load_u16(from + 2 * i) << 16); break;
+        case SAFETENSORS_I64: to[i] = (float)(int64_t)load_u64(from + 8 * i); break;
+        case SAFETENSORS_F64:
+            memcpy(&wide, from + 8 * i, sizeof wide);
+            to[i] = (float)wide;
+            break;
+        case SAFETENSORS_F32:
+        case SAFETENSORS_OTHER: break;
+        }
+    }
+}
+
+comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tensor *tensor, float *elements)
+{
+    if (tensor->dtype == SAFETENSORS_F32)
+        return safetensors_read(file, tensor, elements);
+    if (tensor->dtype == SAFETENSORS_OTHER)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: '%s' is neither F32, F16, BF16, F64 nor I64", file->path, tensor->name);
+    const uint64_t width = tensor->n_elements > 0 ? tensor->bytes / tensor->n_elements : 1;
+    unsigned char *raw = malloc(CONVERT_ELEMENTS * 8);
+    if (!raw)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory while reading %s", file->path);
+    comet_status status = COMET_OK;
+    for (uint64_t done = 0; done < tensor->n_elements && status == COMET_OK;) {
+        const size_t here = (size_t)min_u64(tensor->n_elements - done, CONVERT_ELEMENTS);
+        status = read_at(file, 8 + file->header_bytes + tensor->offset + done * width, raw, here * (size_t)width);
+        if (status == COMET_OK)
+            convert(tensor->dtype, raw, here, elements + done);
+        done += here;
+    }
+    free(raw);
+    return status;
+}

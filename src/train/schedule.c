@@ -1,0 +1,54 @@
+/*
+ * Learning rates by step.
+ *
+ * One-cycle is torch.optim.lr_scheduler.OneCycleLR(max_lr, total_steps) with its defaults (pct_start 0.3, cosine, div_factor
+ * 25, final_div_factor 1e4), except that momentum is not cycled: it stays what the optimiser says.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "comet/train.h"
+
+static const double pi = 3.14159265358979323846;
+
+void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
+{
+    memset(schedule, 0, sizeof *schedule);
+    schedule->size = sizeof *schedule;
+    schedule->kind = kind;
+    schedule->rate = rate;
+    schedule->factor = 0.1;
+    schedule->every = 30;
+}
+
+/* From `begin` (share 0) to `end` (share 1) along half a cosine. */
+static double cosine_between(double begin, double end, double share)
+{
+    return end + (begin - end) / 2 * (cos(pi * share) + 1);
+}
+
+/* The peak is at 0.3 * n_steps - 1, not rounded, as torch has it. */
+static double onecycle_rate(double rate, double step, double n_steps)
+{
+    const double begin = rate / 25, end = begin / 1e4, peak = 0.3 * n_steps - 1, last = n_steps - 1;
+    if (step <= peak)
+        return cosine_between(begin, rate, peak > 0 ? step / peak : 1);
+    return cosine_between(rate, end, last > peak ? (step - peak) / (last - peak) : 1);
+}
+
+double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch)
+{
+    const double at = (double)step, total = (double)n_steps, epoch = steps_per_epoch > 0 ? (double)steps_per_epoch : 1;
+    if (schedule->kind == COMET_SCHEDULE_ONECYCLE)
+        return onecycle_rate(schedule->rate, at < total ? at : total - 1, total);
+    const double warmup = schedule->warmup_epochs * epoch;
+    if (at < warmup)
+        return schedule->rate * fmin((at + 1) / warmup, 1);
+    if (schedule->kind == COMET_SCHEDULE_STEP)
+        return schedule->rate * pow(schedule->factor, floor(at / (schedule->every * epoch)));
+    if (schedule->kind == COMET_SCHEDULE_COSINE && total > warmup) {
+        const double share = fmin((at - warmup) / (total - warmup), 1);
+        return cosine_between(schedule->rate, schedule->rate * schedule->final_share, share);
+    }
+    return schedule->rate;
+}

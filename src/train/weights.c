@@ -1,0 +1,329 @@
+/* Models in safetensors files; see weights.h and comet/train.h. */
+#include "train/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+
+static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
+
+/* ---- the list ---- */
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    const size_t n = strlen(text), m = strlen(suffix);
+    return n >= m && strcmp(text + n - m, suffix) == 0;
+}
+
+static bool belongs(comet_tensor_kind kind, bool optimiser)
+{
+    if (kind == COMET_TENSOR_MOMENTUM || kind == COMET_TENSOR_SECOND)
+        return optimiser;
+    return kind != COMET_TENSOR_GRADIENT;
+}
+
+static const char *prefix_of(comet_tensor_kind kind)
+{
+    if (kind == COMET_TENSOR_MOMENTUM)
+        return WEIGHTS_OPTIMISER_PREFIX "momentum.";
+    return kind == COMET_TENSOR_SECOND ? WEIGHTS_OPTIMISER_PREFIX "second." : "";
+}
+
+static void append(weights_list *list, size_t index, const comet_tensor_info *info)
+{
+    weights_item *item = &list->items[list->n++];
+    *item = (weights_item){.index = index, .info = *info};
+    snprintf(item->name, sizeof item->name, "%s%s", prefix_of(info->kind), info->name);
+}
+
+static void append_counter(weights_list *list, const comet_tensor_info *variance)
+{
+    weights_item *item = &list->items[list->n++];
+    *item = (weights_item){.index = SIZE_MAX, .info = {.kind = COMET_TENSOR_STATISTIC, .n_elements = 1}};
+    const int stem = (int)(strlen(variance->name) - strlen(statistic_suffix));
+    snprintf(item->name, sizeof item->name, "%.*s%s", stem, variance->name, counter_suffix);
+}
+
+comet_status weights_list_make(weights_list *list, const comet_model *model, bool optimiser)
+{
+    const size_t n = comet_model_n_tensors(model);
+    comet_status status = COMET_OK;
+    *list = (weights_list){.model = model, .items = calloc(2 * n + 1, sizeof *list->items)};
+    if (!list->items)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
+    for (size_t i = 0; i < n && status == COMET_OK; i++) {
+        comet_tensor_info info;
+        status = comet_model_tensor_info(model, i, &info);
+        if (status != COMET_OK || !belongs(info.kind, optimiser))
+            continue;
+        append(list, i, &info);
+        if (info.kind == COMET_TENSOR_STATISTIC && ends_with(info.name, statistic_suffix))
+            append_counter(list, &info);
+    }
+    if (status != COMET_OK)
+        weights_list_free(list);
+    return status;
+}
+
+void weights_list_free(weights_list *list)
+{
+    free(list->items);
+    *list = (weights_list){0};
+}
+
+/* ---- saving ---- */
+
+static comet_status describe_item(void *user, size_t index, safetensors_tensor *t)
+{
+    const weights_list *list = user;
+    const weights_item *item = &list->items[index];
+    t->name = item->name;
+    t->dtype = item->index == SIZE_MAX ? SAFETENSORS_I64 : SAFETENSORS_F32;
+    t->n_dims = item->info.n_dims;
+    for (uint32_t i = 0; i < t->n_dims; i++)
+        t->dims[i] = item->info.dims[i];
+    return COMET_OK;
+}
+
+static comet_status check_finite(const char *name, const float *x, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (!isfinite(x[i]))
+            return comet_fail(COMET_ERROR_DIVERGED, "element %" PRIu64 " of %s is not finite", i, name);
+    return COMET_OK;
+}
+
+static comet_status fill_item(void *user, size_t index, void *elements)
+{
+    const weights_list *list = user;
+    const weights_item *item = &list->items[index];
+    if (item->index == SIZE_MAX) {
+        memset(elements, 0, 8);
+        return COMET_OK;
+    }
+    const comet_status status = comet_model_tensor_read(list->model, item->index, elements);
+    if (status != COMET_OK || !list->finite_only)
+        return status;
+    return check_finite(item->name, elements, item->info.n_elements);
+}
+
+comet_status weights_list_save(weights_list *list, const char *path, const char *keep, const safetensors_pair *metadata,
+                               size_t n_metadata)
+{
+    const safetensors_source source = {.user = list,
+                                       .n_tensors = list->n,
+                                       .describe = describe_item,
+                                       .fill = fill_item,
+                                       .metadata = metadata,
+                                       .n_metadata = n_metadata};
+    return safetensors_save(path, keep, &source);
+}
+
+comet_status comet_weights_save(const comet_model *model, const char *path)
+{
+    weights_list list;
+    char *net = NULL;
+    comet_status status = weights_list_make(&list, model, false);
+    if (status == COMET_OK)
+        status = comet_net_write(comet_model_net(model), &net);
+    if (status == COMET_OK) {
+        const safetensors_pair metadata[] = {{"format", "pt"}, {"net", net}};
+        status = weights_list_save(&list, path, NULL, metadata, 2);
+    }
+    comet_text_free(net);
+    weights_list_free(&list);
+    return status;
+}
+
+/* ---- loading ---- */
+
+static bool same_shape(const comet_tensor_info *info, const safetensors_tensor *t)
+{
+    return info->n_dims == t->n_dims && memcmp(info->dims, t->dims, info->n_dims * sizeof *info->dims) == 0;
+}
+
+static comet_status match_item(const weights_item *item, const safetensors_file *file, const char *path)
+{
+    char ours[SAFETENSORS_SHAPE_BYTES], theirs[SAFETENSORS_SHAPE_BYTES];
+    if (item->index == SIZE_MAX)
+        return COMET_OK;
+    const safetensors_tensor *t = safetensors_find(file, item->name);
+    if (!t && prefix_of(item->info.kind)[0] != '\0')
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: it has no %s: it is of another optimiser", path, item->name);
+    if (!t)
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: it has no %s, which this net needs", path,
+                          item->name);
+    if (!same_shape(&item->info, t))
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: %s is %s there, %s in this net", path, item->name,
+                          safetensors_shape_text(t->n_dims, t->dims, theirs),
+                          safetensors_shape_text(item->info.n_dims, item->info.dims, ours));
+    return COMET_OK;
+}
+
+static bool is_expected(const weights_list *list, const char *name, bool optimiser)
+{
+    if (ends_with(name, counter_suffix))
+        return true;
+    if (!optimiser && strncmp(name, WEIGHTS_OPTIMISER_PREFIX, strlen(WEIGHTS_OPTIMISER_PREFIX)) == 0)
+        return true;
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool has_optimiser(const weights_list *list)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (list->items[i].info.kind == COMET_TENSOR_MOMENTUM)
+            return true;
+    return false;
+}
+
+comet_status weights_list_match(const weights_list *list, const safetensors_file *file, const char *path)
+{
+    const bool optimiser = has_optimiser(list);
+    comet_status status = COMET_OK;
+    for (size_t i = 0; i < list->n && status == COMET_OK; i++)
+        status = match_item(&list->items[i], file, path);
+    const safetensors_tensor *t = NULL;
+    for (size_t i = 0; status == COMET_OK && (t = safetensors_at(file, i)); i++)
+        if (!is_expected(list, t->name, optimiser))
+            status = comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: this net has no %.120s", path, t->name);
+    return status;
+}
+
+static comet_status load_item(const weights_item *item, comet_model *model, safetensors_file *file, float *elements)
+{
+    if (item->index == SIZE_MAX)
+        return COMET_OK;
+    const comet_status status = safetensors_read_f32(file, safetensors_find(file, item->name), elements);
+    return status == COMET_OK ? comet_model_tensor_write(model, item->index, elements) : status;
+}
+
+comet_status weights_list_load(const weights_list *list, comet_model *model, safetensors_file *file)
+{
+    uint64_t largest = 1;
+    for (size_t i = 0; i < list->n; i++)
+        largest = list->items[i].info.n_elements > largest ? list->items[i].info.n_elements : largest;
+    float *elements = malloc((size_t)largest * sizeof *elements);
+    if (!elements)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " elements of the largest tensor", largest);
+    comet_status status = COMET_OK;
+    for (size_t i = 0; i < list->n && status == COMET_OK; i++)
+        status = load_item(&list->items[i], model, file, elements);
+    free(elements);
+    return status;
+}
+
+static comet_status open_verified(safetensors_file **file, const char *path)
+{
+    comet_status status = safetensors_open(file, path);
+    if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
+        safetensors_close(*file);
+        *file = NULL;
+    }
+    return status;
+}
+
+comet_status comet_weights_load(comet_model *model, const char *path)
+{
+    safetensors_file *file = NULL;
+    weights_list list = {0};
+    comet_status status = open_verified(&file, path);
+    if (status == COMET_OK)
+        status = weights_list_make(&list, model, false);
+    if (status == COMET_OK)
+        status = weights_list_match(&list, file, path);
+    if (status == COMET_OK)
+        status = weights_list_load(&list, model, file);
+    weights_list_free(&list);
+    safetensors_close(file);
+    return status;
+}
+
+comet_status comet_weights_net(const char *path, char **text)
+{
+    safetensors_file *file = NULL;
+    comet_status status = safetensors_open(&file, path);
+    if (status != COMET_OK)
+        return status;
+    const char *net = safetensors_metadata(file, "net");
+    if (!net) {
+        status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: it does not say which net it is of", path);
+    } else {
+        char *copy = malloc(strlen(net) + 1);
+        if (copy)
+            *text = strcpy(copy, net);
+        else
+            status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the net of %s", path);
+    }
+    safetensors_close(file);
+    return status;
+}
+
+/* ---- from one file to another ---- */
+
+typedef struct export_job {
+    safetensors_file *file;
+    const safetensors_tensor **tensors;
+    size_t n;
+} export_job;
+
+static comet_status describe_export(void *user, size_t index, safetensors_tensor *t)
+{
+    const export_job *job = user;
+    *t = *job->tensors[index];
+    return COMET_OK;
+}
+
+static comet_status fill_export(void *user, size_t index, void *elements)
+{
+    const export_job *job = user;
+    return safetensors_read(job->file, job->tensors[index], elements);
+}
+
+static comet_status choose_exports(export_job *job, const char *path)
+{
+    const safetensors_tensor *t = NULL;
+    size_t n = 0;
+    while (safetensors_at(job->file, n))
+        n++;
+    job->tensors = calloc(n + 1, sizeof *job->tensors);
+    if (!job->tensors)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
+    for (size_t i = 0; (t = safetensors_at(job->file, i)); i++) {
+        if (strncmp(t->name, WEIGHTS_OPTIMISER_PREFIX, strlen(WEIGHTS_OPTIMISER_PREFIX)) == 0)
+            continue;
+        if (t->dtype == SAFETENSORS_OTHER)
+            return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: '%.120s' is not of a type that weights have", path, t->name);
+        job->tensors[job->n++] = t;
+    }
+    return COMET_OK;
+}
+
+comet_status comet_weights_export(const char *checkpoint, const char *path)
+{
+    export_job job = {0};
+    comet_status status = open_verified(&job.file, checkpoint);
+    if (status == COMET_OK)
+        status = choose_exports(&job, checkpoint);
+    if (status == COMET_OK) {
+        const char *net = safetensors_metadata(job.file, "net");
+        const safetensors_pair metadata[] = {{"format", "pt"}, {"net", net}};
+        const safetensors_source source = {.user = &job,
+                                           .n_tensors = job.n,
+                                           .describe = describe_export,
+                                           .fill = fill_export,
+                                           .metadata = metadata,
+                                           .n_metadata = net ? 2 : 1};
+        status = safetensors_save(path, NULL, &source);
+    }
+    free(job.tensors);
+    safetensors_close(job.file);
+    return status;
+}

@@ -1,0 +1,42 @@
+/*
+ * The tensors of a model as those of a safetensors file, for weights files and checkpoints alike.
+ *
+ * Weights and statistics have torch's names; each batch normalisation adds its num_batches_tracked (I64, 0), which torch's
+ * load_state_dict asks for. The optimiser's are called optimiser.momentum.NAME and optimiser.second.NAME.
+ */
+#ifndef COMET_TRAIN_WEIGHTS_H
+#define COMET_TRAIN_WEIGHTS_H
+
+#include "comet/train.h"
+#include "train/safetensors.h"
+
+#define WEIGHTS_OPTIMISER_PREFIX "optimiser."
+
+typedef struct weights_item {
+    char name[COMET_MAX_LAYER_NAME + 64];
+    size_t index; /* of the model's tensor; SIZE_MAX: a num_batches_tracked */
+    comet_tensor_info info;
+} weights_item;
+
+typedef struct weights_list {
+    const comet_model *model;
+    weights_item *items;
+    size_t n;
+    bool finite_only; /* saving fails at the first element that is not finite, and names it */
+} weights_list;
+
+/* The weights and statistics of `model`, with the optimiser's state if asked. The model must outlive the list. */
+comet_status weights_list_make(weights_list *list, const comet_model *model, bool optimiser);
+void weights_list_free(weights_list *list);
+
+comet_status weights_list_save(weights_list *list, const char *path, const char *keep, const safetensors_pair *metadata,
+                               size_t n_metadata);
+
+/* COMET_ERROR_CORRUPT, with the first tensor that is missing, left over or of another shape, where the file is not of this net.
+ * The optimiser's tensors may be left over unless the list has them. */
+comet_status weights_list_match(const weights_list *list, const safetensors_file *file, const char *path);
+
+/* Reads a file that matches into `model`, which is the list's. */
+comet_status weights_list_load(const weights_list *list, comet_model *model, safetensors_file *file);
+
+#endif
