@@ -9,9 +9,9 @@
 
 static const verb *const verbs[] = {
 #ifdef COMET_HAVE_TRAIN
-    &verb_train,    &verb_eval,       &verb_export, &verb_import,
+    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import,
 #endif
-    &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench, &verb_generate, &verb_doctor, &verb_demo};
+    &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,  &verb_generate, &verb_doctor, &verb_demo};
 
 static const verb *find_verb(const char *name)
 {

@@ -4,7 +4,9 @@
 
 #include "verb.h"
 
-extern const verb verb_bench_codec, verb_bench_train, verb_train, verb_eval, verb_export, verb_import;
-extern const verb verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate, verb_doctor, verb_demo;
+extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
+    verb_doctor, verb_demo;
+/* On comet::train, where it is built. */
+extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_bench_train;
 
 #endif

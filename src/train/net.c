@@ -107,7 +107,7 @@ comet_status comet_net_create(comet_net **net, const char *name, uint32_t channe
     comet_net *made = calloc(1, sizeof *made);
     if (!made)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for a net");
-    strcpy(made->name, name);
+    memcpy(made->name, name, strlen(name) + 1);
     comet_layer input;
     comet_layer_init(&input, COMET_OP_INPUT, "input");
     status = reserve(made, 32);

@@ -35,7 +35,7 @@ static quoted quote(word w)
     const size_t most = 40, n = w.length < most ? w.length : most;
     for (size_t i = 0; i < n; i++)
         q.text[i] = (char)(w.start[i] >= ' ' && w.start[i] <= '~' ? w.start[i] : '?');
-    strcpy(q.text + n, w.length > most ? "..." : "");
+    snprintf(q.text + n, sizeof q.text - n, "%s", w.length > most ? "..." : "");
     return q;
 }
 
@@ -300,7 +300,7 @@ static comet_status read_layer(reader *r, word first)
 {
     char name[COMET_MAX_LAYER_NAME];
     comet_layer layer;
-    comet_op op;
+    comet_op op = COMET_OP_INPUT;
     if (!r->net)
         return fail_here(r, "a line 'input CHANNELS HEIGHT WIDTH' must come before the first layer");
     const char *fault = net_name_fault(first.start, first.length);

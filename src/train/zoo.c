@@ -391,11 +391,10 @@ static const zoo_entry entries[] = {
     {"vgg16", "VGG of 16 layers, without batch norm", 3, 224, 1000, 224, 255, build_vgg16},
     {"resnet18", "ResNet of 18 layers, basic blocks", 3, 224, 1000, 0, 0, build_resnet18},
     {"resnet50", "ResNet of 50 layers, bottleneck blocks", 3, 224, 1000, 0, 0, build_resnet50},
-    {"efficientnet_b0", "EfficientNet B0: depthwise convolutions, squeeze-excitation", 3, 224, 1000, 0, 0,
-     build_efficientnet_b0},
+    {"efficientnet_b0", "EfficientNet B0, with squeeze-excitation", 3, 224, 1000, 0, 0, build_efficientnet_b0},
     {"resnet20", "ResNet of 20 layers for CIFAR-10", 3, 32, 10, 0, 0, build_resnet20},
     {"resnet32", "ResNet of 32 layers for CIFAR-10", 3, 32, 10, 0, 0, build_resnet32},
-    {"cnn28", "four convolutions for grey images of 28 pixels", 1, 28, 10, 4, 0, build_cnn28},
+    {"cnn28", "four convolutions, for small grey images", 1, 28, 10, 4, 0, build_cnn28},
 };
 
 enum { N_ENTRIES = sizeof entries / sizeof *entries };
