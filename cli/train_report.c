@@ -219,7 +219,7 @@ static void show_end(const comet_train_event *e)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
     if (e->n_skipped > 0)
-        printf("%" PRIu64 " broken images were skipped\n", e->n_skipped);
+        printf("%" PRIu64 " broken image%s skipped\n", e->n_skipped, e->n_skipped == 1 ? " was" : "s were");
     fflush(stdout);
 }
 
