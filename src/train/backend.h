@@ -79,9 +79,9 @@ comet_status kernel_run(kernel *k, const kernel_args *args);
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu;         /* relu: applied to the output in forward */
-    bool winograd;           /* may be used */
-    uint64_t winograd_bytes; /* largest scratchpad that it may cost */
+    bool bias, relu; /* relu: applied to the output in forward */
+    bool winograd;   /* may be used, with scratchpads of at most so many bytes; the batch is cut into slices for that */
+    uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;
 
 /* `src`: the layout at hand; the kernel may want another, see kernel_layout. Weights and dst are the library's choice. */

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
 
@@ -137,6 +138,9 @@ static comet_status prepare_relu_backward(comet_model *m, op *o)
 
 /* ---- convolution and linear ---- */
 
+#define SMALL_SCRATCH ((uint64_t)64 << 20)
+#define LARGE_SCRATCH ((uint64_t)160 << 20)
+
 static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool relu, const layout *input)
 {
     uint64_t dims[5];
@@ -153,7 +157,11 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
         s.out[1 + i] = (s.in[1 + i] + 2 * (uint64_t)l->padding[i] - window) / l->stride[i] + 1;
     }
     s.winograd = !m->params.no_winograd;
-    s.winograd_bytes = (uint64_t)64 << 20;
+    /* Up to four times what the layer itself reads and writes is in proportion; beyond that direct convolution gives back more
+     * memory than it costs time. */
+    const uint64_t data = sizeof(float) * s.batch * (s.in[0] * s.in[1] * s.in[2] + s.out[0] * s.out[1] * s.out[2]);
+    s.data_scratch_bytes = SMALL_SCRATCH;
+    s.weights_scratch_bytes = max_u64(SMALL_SCRATCH, min_u64(4 * data, LARGE_SCRATCH));
     return s;
 }
 
