@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "train/atomic_file.h"
+#include "train/model_staging.h"
 #include "train/weights.h"
 
 enum { FORMAT = 1, STATE_BYTES = 4096 };
@@ -176,7 +177,9 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         state_print(state, json);
         const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}};
         list.finite_only = true;
+        list.staging = model_staging_begin(model, &list.staging_bytes);
         status = weights_list_save(&list, path, keep, metadata, sizeof metadata / sizeof metadata[0]);
+        model_staging_end(model);
     }
     comet_text_free(net);
     weights_list_free(&list);

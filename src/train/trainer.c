@@ -151,10 +151,10 @@ static bool stop_asked(const trainer *t)
 }
 
 /* The loss is no longer finite: where did it begin? */
-static comet_status diverged(const trainer *t, const comet_batch *batch, uint64_t pass, double loss)
+static comet_status diverged(const trainer *t, const comet_batch *batch, double loss)
 {
     char kept[TEXT_BYTES / 2] = "";
-    const char *layer = comet_model_first_bad(t->model, batch->images, pass);
+    const char *layer = comet_model_first_bad(t->model, batch->images, t->state.step);
     if (t->saved_step > 0)
         snprintf(kept, sizeof kept, "; %.300s/last.safetensors holds step %" PRIu64, t->p->out, t->saved_step);
     return comet_fail(COMET_ERROR_DIVERGED,
@@ -180,7 +180,6 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
     comet_batch batch;
     comet_scores scores = {0};
     bool end = false;
-    const uint64_t pass = t->state.step * t->accumulate + offset; /* chooses the dropout masks */
     comet_status status = comet_loader_next(t->loader, &batch, &end);
     if (status != COMET_OK)
         return status;
@@ -188,9 +187,9 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
         return comet_fail(COMET_ERROR_CORRUPT, "the loader ended before the run");
     status = check_position(t, &batch, offset);
     if (status == COMET_OK)
-        status = comet_model_gradients(t->model, batch.images, batch.labels, pass, &scores);
+        status = comet_model_gradients(t->model, batch.images, batch.labels, t->state.step, &scores);
     if (status == COMET_OK && !isfinite(scores.loss))
-        status = diverged(t, &batch, pass, scores.loss);
+        status = diverged(t, &batch, scores.loss);
     comet_loader_release(t->loader, &batch);
     sum->loss += scores.loss * scores.n_valid;
     sum->n_valid += scores.n_valid;

@@ -119,7 +119,9 @@ comet_status weights_list_save(weights_list *list, const char *path, const char 
                                        .describe = describe_item,
                                        .fill = fill_item,
                                        .metadata = metadata,
-                                       .n_metadata = n_metadata};
+                                       .n_metadata = n_metadata,
+                                       .staging = list->staging,
+                                       .staging_bytes = list->staging_bytes};
     return safetensors_save(path, keep, &source);
 }
 
