@@ -60,15 +60,15 @@ void progress_update(uint64_t done)
 
 void progress_text(const char *format, ...)
 {
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     const double now = stopwatch_now();
     if (now - bar.drawn < redraw_seconds || !isatty(STDERR_FILENO))
         return;
-    va_list arguments;
-    va_start(arguments, format);
-    fputc('\r', stderr);
-    vfprintf(stderr, format, arguments);
-    fputs("\033[K", stderr);
-    va_end(arguments);
+    fprintf(stderr, "\r%s\033[K", text);
     fflush(stderr);
     bar.drawn = now;
     bar.visible = true;

@@ -15,7 +15,8 @@ static const char no_checksum[] = "0000000000000000";
 
 static comet_status out_of_memory(void)
 {
-    return comet_fail(COMET_ERROR_MEMORY, "out of memory while writing the header of a safetensors file");
+    comet_fail(COMET_ERROR_MEMORY, "out of memory while writing the header of a safetensors file");
+    return COMET_ERROR_MEMORY;
 }
 
 /* Adds `item`, which is given away, to `object`. */

@@ -258,9 +258,10 @@ comet_status comet_weights_net(const char *path, char **text)
     if (!net) {
         status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: it does not say which net it is of", path);
     } else {
-        char *copy = malloc(strlen(net) + 1);
+        const size_t bytes = strlen(net) + 1;
+        char *copy = malloc(bytes);
         if (copy)
-            *text = strcpy(copy, net);
+            *text = memcpy(copy, net, bytes);
         else
             status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the net of %s", path);
     }
@@ -295,7 +296,7 @@ static comet_status choose_exports(export_job *job, const char *path)
     size_t n = 0;
     while (safetensors_at(job->file, n))
         n++;
-    job->tensors = calloc(n + 1, sizeof *job->tensors);
+    job->tensors = calloc(n + 1, sizeof(const safetensors_tensor *));
     if (!job->tensors)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
     for (size_t i = 0; (t = safetensors_at(job->file, i)); i++) {
