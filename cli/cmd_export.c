@@ -12,7 +12,7 @@ typedef struct export_args {
 } export_args;
 
 static const option options[] = {
-    OPTION_OUTPUT(export_args, "safetensors file to write; must be given"),
+    OPTION_OUTPUT(export_args, "file to write, .safetensors or .pt; must be given"),
     {0, "last", NULL, set_flag, offsetof(export_args, last), "of a run folder, the last checkpoint (default: the best)"},
     OPTION_FORCE(export_args),
 };
@@ -24,9 +24,9 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     (void)n_operands;
     if (!args->output)
         return fail(CLI_USAGE, "-o FILE is missing");
-    if (!text_ends_with(args->output, strlen(args->output), ".safetensors"))
-        return fail(CLI_USAGE, "%s: the name must end in .safetensors; tools/torch_weights.py to-torch makes a .pt of it",
-                    args->output);
+    if (!text_ends_with(args->output, strlen(args->output), ".safetensors") &&
+        !text_ends_with(args->output, strlen(args->output), ".pt"))
+        return fail(CLI_USAGE, "%s: the name must end in .safetensors or .pt", args->output);
     cli_exit code = weights_path(operands[0], args->last, path, sizeof path);
     if (code == CLI_OK)
         code = file_check_output(args->output, args->force);
@@ -44,11 +44,11 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_export = {
     .name = "export",
     .summary = "Write the weights of a run for PyTorch",
-    .usage = "RUN|CHECKPOINT -o FILE.safetensors [--last] [-f]",
-    .details = "Names and shapes are torchvision's: load_state_dict(safetensors.torch.load_file(FILE)), or without that\n"
-               "package: tools/torch_weights.py to-torch FILE.safetensors FILE.pt, then torch.load.\n",
+    .usage = "RUN|CHECKPOINT -o FILE.safetensors|FILE.pt [--last] [-f]",
+    .details = "Names and shapes are torchvision's: model.load_state_dict(torch.load(\"FILE.pt\")), or with the package\n"
+               "safetensors: model.load_state_dict(safetensors.torch.load_file(\"FILE.safetensors\")).\n",
     .examples = "  comet export runs/a -o resnet20.safetensors\n"
-                "  comet export runs/a --last -o last.safetensors -f\n"
+                "  comet export runs/a --last -o last.pt -f\n"
                 "  comet export runs/a/previous.safetensors -o older.safetensors\n",
     .operands = (const char *const[]){"RUN or CHECKPOINT, where the weights are,", NULL},
     .options = options,

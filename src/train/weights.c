@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/torch_file.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
 
@@ -324,7 +325,7 @@ comet_status comet_weights_export(const char *checkpoint, const char *path)
                                            .fill = fill_export,
                                            .metadata = metadata,
                                            .n_metadata = net ? 2 : 1};
-        status = safetensors_save(path, NULL, &source);
+        status = ends_with(path, ".pt") ? torch_file_save(path, &source) : safetensors_save(path, NULL, &source);
     }
     free(job.tensors);
     safetensors_close(job.file);
