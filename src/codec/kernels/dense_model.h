@@ -34,7 +34,9 @@ static inline bool read_escape(bit_reader *r, unsigned order, uint64_t *z)
     if (bits > 32)
         return false;
     r->position += zeros + 1;
-    *z = ESCAPE_LEAST + (UINT64_C(1) << bits) - (UINT64_C(1) << order) + bit_read(r, bits);
+    uint64_t rest = zeros + bits < 56 ? next >> zeros >> 1 : bit_peek(r);
+    r->position += bits;
+    *z = ESCAPE_LEAST + (UINT64_C(1) << bits) - (UINT64_C(1) << order) + (rest & ((UINT64_C(1) << bits) - 1));
     return bit_reader_ok(r);
 }
 
