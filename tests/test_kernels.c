@@ -9,7 +9,9 @@
 #include <stdlib.h>
 
 #include "codec/chunk.h"
+#include "codec/dense.h"
 #include "codec/kernels/convert.h"
+#include "codec/kernels/dense_model.h"
 #include "codec/quantiser.h"
 
 static const codec_kernels *const reference = &codec_kernels_reference;
@@ -706,19 +708,31 @@ static void calm_rows(test_rng *r, cell_rows *c)
 
 typedef struct modelled {
     uint16_t symbols[12 * 3 * LANES];
-    uint8_t extra[12 * 3 * LANES * 4 + 64];
-    uint64_t bits;
+    uint32_t escapes[12 * 3 * LANES + 32];
+    size_t n_escapes;
 } modelled;
 
-static void model_with(const codec_kernels *k, enum predictor p, const cell_rows *c, unsigned pending, modelled *m)
+static void model_with(const codec_kernels *k, enum predictor p, bool identity, const cell_rows *c, modelled *m)
 {
     memset(m, 0, sizeof *m);
-    bit_writer w = {.next = m->extra};
-    bit_write(&w, 0, pending);
-    k->model_row[c->width](p, c->above, c->row, c->columns, c->lanes, m->symbols, &w);
-    m->bits = (uint64_t)(w.next - m->extra) * 8 + w.n_pending;
-    uint8_t *end = bit_writer_end(&w);
-    memset(end, 0, (size_t)(m->extra + sizeof m->extra - end)); /* the writer may store further than the stream goes */
+    uint32_t *end = k->model_row[c->width](p, identity, c->above, c->row, c->columns, c->lanes, m->symbols, m->escapes);
+    m->n_escapes = (size_t)(end - m->escapes);
+}
+
+/* Escapes as a frame has them; returns the number of bits. */
+static uint64_t write_escapes(const modelled *m, unsigned order, uint8_t *out)
+{
+    bit_writer w = {.next = out};
+    for (size_t i = 0; i < m->n_escapes; i++) {
+        uint64_t v = m->escapes[i] + (UINT64_C(1) << order);
+        unsigned bits = bit_length_u64(v) - 1;
+        bit_write(&w, 0, bits - order);
+        bit_write(&w, 1, 1);
+        bit_write(&w, v & ((UINT64_C(1) << bits) - 1), bits);
+    }
+    uint64_t bits = (uint64_t)(w.next - out) * 8 + w.n_pending;
+    bit_writer_end(&w);
+    return bits;
 }
 
 static void test_model_row(void **state)
@@ -729,22 +743,22 @@ static void test_model_row(void **state)
         cell_rows c = random_rows(&r);
         calm_rows(&r, &c);
         enum predictor p = dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))];
-        unsigned pending = (unsigned)rng_below(&r, 50);
-        model_with(reference, p, &c, pending, &ref);
+        bool identity = p == PREDICT_NONE && rng_chance(&r, 2);
+        model_with(reference, p, identity, &c, &ref);
         FOR_EACH_FAMILY(k)
         {
-            model_with(k, p, &c, pending, &m);
-            assert_true(m.bits == ref.bits);
+            model_with(k, p, identity, &c, &m);
+            assert_true(m.n_escapes == ref.n_escapes);
             assert_memory_equal(m.symbols, ref.symbols, c.columns * c.lanes * sizeof *m.symbols);
-            assert_memory_equal(m.extra, ref.extra, sizeof m.extra);
+            assert_memory_equal(m.escapes, ref.escapes, ref.n_escapes * sizeof *ref.escapes);
         }
         free(c.memory);
     }
 }
 
 typedef struct coder_tables {
-    uint32_t start_frequency[N_CONTEXTS * N_SYMBOLS];
-    uint32_t slots[N_CONTEXTS * PROB_SCALE];
+    uint32_t entries[N_CONTEXTS * N_SYMBOLS];
+    symbol_tables symbols;
 } coder_tables;
 
 /* Frequencies in which every symbol occurs, those counted more often. */
@@ -752,7 +766,7 @@ static void fill_tables(const uint16_t *symbols, size_t n, coder_tables *t)
 {
     uint32_t counts[N_CONTEXTS * N_SYMBOLS] = {0};
     for (size_t i = 0; i < n; i++)
-        counts[symbols[i]]++;
+        counts[symbols[i] & 0xff]++;
     for (uint32_t c = 0; c < N_CONTEXTS; c++) {
         uint32_t total = 1, sum = 0, start = 0, frequency[N_SYMBOLS];
         for (uint32_t s = 0; s < N_SYMBOLS; s++)
@@ -761,12 +775,13 @@ static void fill_tables(const uint16_t *symbols, size_t n, coder_tables *t)
             sum += frequency[s] = 1 + counts[c * N_SYMBOLS + s] * (PROB_SCALE - N_SYMBOLS) / total;
         frequency[c % N_SYMBOLS] += PROB_SCALE - sum;
         for (uint32_t s = 0; s < N_SYMBOLS; s++) {
-            t->start_frequency[c * N_SYMBOLS + s] = start << 16 | frequency[s];
-            for (uint32_t i = 0; i < frequency[s]; i++)
-                t->slots[c * PROB_SCALE + start + i] = s << 23 | i << 12 | frequency[s];
+            t->entries[c * N_SYMBOLS + s] = coder_entry(start, frequency[s], symbol_bits[s]);
+            t->symbols.start[c][s] = (uint16_t)start;
             start += frequency[s];
         }
+        t->symbols.start[c][N_SYMBOLS] = (uint16_t)start;
     }
+    dense_fill_tables(&t->symbols);
 }
 
 typedef struct coded {
@@ -780,12 +795,19 @@ static coded encode_with(const codec_kernels *k, const uint16_t *symbols, size_t
     coded c;
     for (int i = 0; i < LANES; i++)
         c.state[i] = STATE_MIN;
-    c.words = k->entropy_encode(symbols, n, t->start_frequency, end, c.state);
+    c.words = k->entropy_encode(symbols, n, t->entries, end, c.state);
     c.bytes = (size_t)(end - c.words);
     return c;
 }
 
 static coder_tables tables; /* large */
+
+/* One of the first `range` symbols of all contexts, with raw bits. */
+static uint16_t random_symbol(test_rng *r, unsigned range)
+{
+    unsigned symbol = (unsigned)rng_below(r, range);
+    return (uint16_t)(rng_below(r, 1u << symbol_bits[symbol % N_SYMBOLS]) << 8 | symbol);
+}
 
 static void test_entropy_encode(void **state)
 {
@@ -795,7 +817,7 @@ static void test_entropy_encode(void **state)
         uint16_t *symbols = (uint16_t *)(void *)guarded_tail(&input, n * sizeof *symbols);
         unsigned range = 1 + (unsigned)rng_below(&r, N_CONTEXTS * N_SYMBOLS);
         for (size_t k = 0; k < n; k++)
-            symbols[k] = (uint16_t)rng_below(&r, rng_chance(&r, 2) ? range : 1 + range / 100);
+            symbols[k] = random_symbol(&r, rng_chance(&r, 2) ? range : 1 + range / 100);
         fill_tables(symbols, n, &tables);
         coded ref = encode_with(reference, symbols, n, &tables, expected.end);
         FOR_EACH_FAMILY(k)
@@ -808,17 +830,18 @@ static void test_entropy_encode(void **state)
     }
 }
 
-/* A reader over words and extra bits that lie one behind the other, as in a frame, with READ_SLACK behind them. */
-static entropy_reader reader_of(test_rng *r, const uint8_t *extra, size_t extra_bytes, const uint8_t *words, size_t word_bytes,
-                                const uint32_t state[LANES])
+/* A reader over words and escapes that lie one behind the other, as in a frame, with READ_SLACK behind them. */
+static entropy_reader reader_of(test_rng *r, unsigned order, const uint8_t *escapes, size_t escape_bytes, const uint8_t *words,
+                                size_t word_bytes, const uint32_t state[LANES])
 {
-    uint8_t *at = guarded_tail(&input, extra_bytes + word_bytes + READ_SLACK);
-    memcpy(at, extra, extra_bytes);
-    memcpy(at + extra_bytes, words, word_bytes);
+    uint8_t *at = guarded_tail(&input, escape_bytes + word_bytes + READ_SLACK);
+    memcpy(at, escapes, escape_bytes);
+    memcpy(at + escape_bytes, words, word_bytes);
     for (size_t i = 0; i < READ_SLACK; i++)
         input.end[-1 - (ptrdiff_t)i] = (uint8_t)rng_next(r);
-    entropy_reader in = {.words = at + extra_bytes, .end = at + extra_bytes + word_bytes, .table = tables.slots};
-    in.extra = bit_reader_make(at, extra_bytes);
+    entropy_reader in = {.words = at + escape_bytes, .end = at + escape_bytes + word_bytes, .tables = &tables.symbols};
+    in.escapes = bit_reader_make(at, escape_bytes);
+    in.escape_order = order;
     memcpy(in.state, state, sizeof in.state);
     return in;
 }
@@ -838,13 +861,13 @@ static bool codes_in_range(const cell_rows *c)
 
 /* Decodes one row with every family from the same reader; the verdict, and where it is good everything else, must agree.
  * Returns the verdict; the reference's row stays in *c. */
-static bool check_decode_row(enum predictor p, cell_rows *c, const entropy_reader *start)
+static bool check_decode_row(enum predictor p, bool identity, cell_rows *c, const entropy_reader *start)
 {
     size_t row_bytes = c->columns * c->position;
     uint8_t *saved = need_malloc(c->bytes);
     memcpy(saved, c->row - 2 * c->position, c->bytes);
     entropy_reader ref = *start;
-    bool ok_ref = reference->decode_row[c->width](p, c->above, c->row, c->columns, c->lanes, &ref);
+    bool ok_ref = reference->decode_row[c->width](p, identity, c->above, c->row, c->columns, c->lanes, &ref);
     uint8_t *row_ref = need_malloc(row_bytes);
     memcpy(row_ref, c->row, row_bytes);
     bool binding = codes_in_range(c);
@@ -852,7 +875,7 @@ static bool check_decode_row(enum predictor p, cell_rows *c, const entropy_reade
     {
         memcpy(c->row - 2 * c->position, saved, c->bytes);
         entropy_reader in = *start;
-        bool ok = k->decode_row[c->width](p, c->above, c->row, c->columns, c->lanes, &in);
+        bool ok = k->decode_row[c->width](p, identity, c->above, c->row, c->columns, c->lanes, &in);
         if (!binding)
             continue;
         if (ok != ok_ref)
@@ -861,7 +884,7 @@ static bool check_decode_row(enum predictor p, cell_rows *c, const entropy_reade
         if (!ok)
             continue;
         assert_ptr_equal(in.words, ref.words);
-        assert_true(in.extra.position == ref.extra.position);
+        assert_true(in.escapes.position == ref.escapes.position);
         assert_memory_equal(in.state, ref.state, sizeof ref.state);
         if (memcmp(c->row, row_ref, row_bytes) != 0)
             fail_because("decode_row of family %s differs (predictor %d, width %d)", comet_isa_name(k->isa), (int)p,
@@ -876,38 +899,42 @@ static bool check_decode_row(enum predictor p, cell_rows *c, const entropy_reade
 static void test_decode_row_inverts_the_encoder(void **state)
 {
     static modelled m;
+    static uint8_t escapes[COUNT_OF(m.escapes) * 9 + 8]; /* 32 zeros, a one and 32 bits at most */
     test_rng r = {53};
     for (int i = 0; i < 600; i++) {
         cell_rows c = random_rows(&r);
         calm_rows(&r, &c);
         enum predictor p = dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))];
         size_t n = c.columns * c.lanes, row_bytes = c.columns * c.position;
-        model_with(reference, p, &c, 0, &m);
+        bool identity = p == PREDICT_NONE && rng_chance(&r, 2);
+        unsigned order = (unsigned)rng_below(&r, rng_chance(&r, 8) ? 32 : 12);
+        model_with(reference, p, identity, &c, &m);
+        size_t escape_bits = write_escapes(&m, order, escapes), escape_bytes = (escape_bits + 7) / 8;
         fill_tables(m.symbols, n, &tables);
         coded words = encode_with(reference, m.symbols, n, &tables, output.end);
         uint8_t *original = need_malloc(row_bytes);
         memcpy(original, c.row, row_bytes);
         memset(c.row, 0x3c, row_bytes);
-        entropy_reader in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8, words.words, words.bytes, words.state);
-        assert_true(check_decode_row(p, &c, &in));
+        entropy_reader in = reader_of(&r, order, escapes, escape_bytes, words.words, words.bytes, words.state);
+        assert_true(check_decode_row(p, identity, &c, &in));
         assert_memory_equal(c.row, original, row_bytes);
         if (words.bytes) { /* one word fewer: the verdict must be no */
-            in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8, words.words, words.bytes - 2, words.state);
-            assert_false(check_decode_row(p, &c, &in));
+            in = reader_of(&r, order, escapes, escape_bytes, words.words, words.bytes - 2, words.state);
+            assert_false(check_decode_row(p, identity, &c, &in));
         }
-        if (m.bits > 8) {
-            in = reader_of(&r, m.extra, (size_t)(m.bits + 7) / 8 - 1, words.words, words.bytes, words.state);
-            assert_false(check_decode_row(p, &c, &in));
+        if (escape_bytes) {
+            in = reader_of(&r, order, escapes, escape_bytes - 1, words.words, words.bytes, words.state);
+            assert_false(check_decode_row(p, identity, &c, &in));
         }
         free(original);
         free(c.memory);
     }
 }
 
-/* Words, states and extra bits that no encoder wrote. */
+/* Words, states and escapes that no encoder wrote. */
 static void test_decode_row_of_damaged_streams(void **state)
 {
-    static uint8_t extra[4096], words[8192];
+    static uint8_t escapes[4096], words[8192];
     test_rng r = {54};
     for (int i = 0; i < 1500; i++) {
         cell_rows c = random_rows(&r);
@@ -917,17 +944,19 @@ static void test_decode_row_of_damaged_streams(void **state)
         uint32_t states[LANES];
         unsigned range = 1 + (unsigned)rng_below(&r, rng_chance(&r, 2) ? N_CONTEXTS * N_SYMBOLS : 20);
         for (size_t k = 0; k < COUNT_OF(symbols); k++)
-            symbols[k] = (uint16_t)(rng_below(&r, range) + (rng_below(&r, N_CONTEXTS) * N_SYMBOLS)) % (N_CONTEXTS * N_SYMBOLS);
+            symbols[k] = (uint16_t)(rng_below(&r, range) + rng_below(&r, N_CONTEXTS) * N_SYMBOLS);
         fill_tables(symbols, COUNT_OF(symbols), &tables);
         for (int k = 0; k < LANES; k++)
             states[k] = STATE_MIN + (uint32_t)rng_below(&r, UINT32_MAX - STATE_MIN);
-        size_t extra_bytes = rng_below(&r, sizeof extra), word_bytes = rng_below(&r, sizeof words / 2) * 2;
-        for (size_t k = 0; k < extra_bytes; k++)
-            extra[k] = (uint8_t)rng_next(&r);
+        size_t escape_bytes = rng_below(&r, sizeof escapes), word_bytes = rng_below(&r, sizeof words / 2) * 2;
+        for (size_t k = 0; k < escape_bytes; k++)
+            escapes[k] = (uint8_t)rng_next(&r);
         for (size_t k = 0; k < word_bytes; k++)
             words[k] = (uint8_t)rng_next(&r);
-        entropy_reader in = reader_of(&r, extra, extra_bytes, words, word_bytes, states);
-        check_decode_row(dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))], &c, &in);
+        unsigned order = (unsigned)rng_below(&r, 32);
+        entropy_reader in = reader_of(&r, order, escapes, escape_bytes, words, word_bytes, states);
+        enum predictor p = dense_predictors[rng_below(&r, COUNT_OF(dense_predictors))];
+        check_decode_row(p, p == PREDICT_NONE && rng_chance(&r, 2), &c, &in);
         free(c.memory);
     }
 }

@@ -103,10 +103,13 @@ class BitReader:
         return len(self.data) - ceil_div(self.at, 8)
 
     def elias_gamma(self):
+        return self.exp_golomb(0) + 1
+
+    def exp_golomb(self, order):
         zeros = 0
         while self.take(1) == 0:
             zeros += 1
-        return (1 << zeros) + self.take(zeros)
+        return (1 << order + zeros) + self.take(order + zeros) - (1 << order)
 
 
 # ---- XXH64, seed 0 ----
@@ -415,7 +418,7 @@ def check_chunk(chunk, mode, signed):
     if chunk.width == 64:
         never.append("linear")
     require(chunk.predictor not in never, f"chunk {chunk.number}: predictor {chunk.predictor}, {mode}, {chunk.width} bits")
-    may_be_signed = mode == "fast" and chunk.predictor in ("none", "linear")
+    may_be_signed = chunk.predictor == "none" or (mode == "fast" and chunk.predictor == "linear")
     require(signed == 0 or (signed == 1 and may_be_signed), f"chunk {chunk.number}: byte 3 is {signed}")
 
 
@@ -611,12 +614,14 @@ def add_predictions(chunk, residuals):
 
 # ---- section 6: dense codes ----
 
-N_CONTEXTS = 24
+N_CONTEXTS = 16
 N_STATES = 64
-TABLE_TOTAL = 512  # sum of a context's frequencies
+TABLE_TOTAL = 1024  # sum of a context's frequencies
 STATE_LOW = 65536  # states stay at or above this
-FIRST_ESCAPE = 32
-LAST_SYMBOL = 58  # 31 extra bits
+# The least residual of each symbol, and the number of raw bits; the last symbol's residuals are among the escapes.
+SYMBOLS = [(z, 0) for z in range(8)] + [(8, 2), (12, 2), (16, 3), (24, 4), (40, 5), (72, 5), (104, 6), (168, 0)]
+ESCAPE = 15
+CONTEXTS = ((0, 1, 1, 2), (3, 4, 5, 6), (7, 8, 9, 10), (7, 11, 12, 13), (7, 11, 12, 14), (7, 11, 12, 15))
 GRADIENT_LEVELS = (1, 3, 6, 12, 24)
 MAGNITUDE_LEVELS = (1, 2, 4)
 
@@ -662,21 +667,22 @@ def arrange_lanes(chunk):
 
 
 def decode_dense(chunk, reader):
-    tables_bytes, extra_bytes = reader.numbers("I", 2)
-    tables = read_tables(BitReader(reader.take(tables_bytes), f"{reader.what}, tables"))
-    extra = BitReader(reader.take(extra_bytes), f"{reader.what}, extra bits")
+    tables_bytes, escape_bytes = reader.numbers("I", 2)
+    bits = BitReader(reader.take(tables_bytes), f"{reader.what}, tables")
+    escapes = Escapes(bits.take(5), BitReader(reader.take(escape_bytes), f"{reader.what}, escapes"))
+    tables = read_tables(bits)
     states = list(reader.numbers("I", N_STATES))
     require(reader.left() % 2 == 0, f"{reader.what}: half a word")
     words = reader.numbers("H", reader.left() // 2)
-    coder = SymbolDecoder(tables, extra, states, words, reader.what)
+    coder = SymbolDecoder(tables, escapes, states, words, reader.what)
     codes = decode_cells(chunk, arrange_lanes(chunk), coder)
     coder.check_end()
-    chunk.stats["escapes"] = coder.escapes
+    chunk.stats["escapes"] = coder.n_escapes
     return codes
 
 
 def read_tables(bits):
-    """For each context a list with (symbol, frequency, start) for each of the 512 slots, or None."""
+    """For each context a list with (symbol, frequency, start) for each of the 1024 slots, or None."""
     tables = []
     for _ in range(N_CONTEXTS):
         tables.append(read_table(bits) if bits.take(1) else None)
@@ -685,8 +691,7 @@ def read_tables(bits):
 
 def read_table(bits):
     slots = []
-    last = bits.take(6)
-    require(last <= LAST_SYMBOL, f"{bits.what}: symbol {last}")
+    last = bits.take(4)
     for symbol in range(last + 1):
         frequency = bits.elias_gamma() - 1
         require(len(slots) + frequency <= TABLE_TOTAL, f"{bits.what}: frequencies sum to more than {TABLE_TOTAL}")
@@ -695,17 +700,23 @@ def read_table(bits):
     return slots
 
 
+class Escapes(NamedTuple):
+    """Residuals that are written apart."""
+    order: int
+    bits: BitReader
+
+
 class SymbolDecoder:
     """The 64 states of the entropy coder, and what they feed on."""
 
-    def __init__(self, tables, extra, states, words, what):
+    def __init__(self, tables, escapes, states, words, what):
         self.tables = tables
-        self.extra = extra  # bits
+        self.escapes = escapes
         self.states = states
         self.words = words
         self.what = what
         self.next_word = 0
-        self.escapes = 0
+        self.n_escapes = 0
 
     def take(self, lane, context):
         """The residual z, zigzagged, of the next cell. A row has a multiple of 64 lanes, so cell j mod 64 is lane mod 64."""
@@ -714,26 +725,27 @@ class SymbolDecoder:
         x = self.states[lane % N_STATES]
         slot = x % TABLE_TOTAL
         symbol, frequency, start = table[slot]
-        x = frequency * (x // TABLE_TOTAL) + slot - start
+        least, n_raw = SYMBOLS[symbol]
+        raw = x // TABLE_TOTAL % (1 << n_raw)
+        x = frequency * (x // TABLE_TOTAL >> n_raw) + slot - start
         if x < STATE_LOW:
             x = x * 65536 + self.word()
         self.states[lane % N_STATES] = x
-        return symbol if symbol < FIRST_ESCAPE else self.escaped(symbol)
+        return least + (self.escaped() if symbol == ESCAPE else raw)
 
     def word(self):
         require(self.next_word < len(self.words), f"{self.what}: too few words")
         self.next_word += 1
         return self.words[self.next_word - 1]
 
-    def escaped(self, symbol):
-        self.escapes += 1
-        e = symbol - 27
-        return (1 << e) + self.extra.take(e)
+    def escaped(self):
+        self.n_escapes += 1
+        return self.escapes.bits.exp_golomb(self.escapes.order)
 
     def check_end(self):
         require(all(x == STATE_LOW for x in self.states), f"{self.what}: the states do not end as they should")
         require(self.next_word == len(self.words), f"{self.what}: {len(self.words) - self.next_word} words left over")
-        require(self.extra.bytes_left() == 0, f"{self.what}: extra bits left over")
+        require(self.escapes.bits.bytes_left() == 0, f"{self.what}: escapes left over")
 
 
 def decode_cells(chunk, lanes, coder):
@@ -768,7 +780,7 @@ def decode_column(chunk, neighbours, coder):
     codes = []
     for lane, around in enumerate(neighbours):
         prediction, gradient, magnitude = look(*around)
-        context = 4 * bisect_right(GRADIENT_LEVELS, gradient) + bisect_right(MAGNITUDE_LEVELS, magnitude)
+        context = CONTEXTS[bisect_right(GRADIENT_LEVELS, gradient)][bisect_right(MAGNITUDE_LEVELS, magnitude)]
         residual = chunk.residual(coder.take(lane, context))
         codes.append(as_signed(prediction + residual, chunk.width))
     return codes

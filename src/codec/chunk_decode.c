@@ -59,7 +59,7 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
                  .n_outliers = load_u32(payload + 4),
                  .end = payload + bytes};
     size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
-    bool unsigned_fits = p->mode == CHUNK_FAST && (p->predictor == PREDICT_NONE || p->predictor == PREDICT_LINEAR);
+    bool unsigned_fits = p->predictor == PREDICT_NONE || (p->mode == CHUNK_FAST && p->predictor == PREDICT_LINEAR);
     if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n || (p->identity && !unsigned_fits))
         return false;
     if (p->predictor == PREDICT_LINEAR) {
@@ -178,7 +178,8 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);
-        if (!dense_decode(plan->kernels, ws, p->width, p->predictor, &l, p->codes, (size_t)(p->outliers - p->codes), codes))
+        size_t bytes = (size_t)(p->outliers - p->codes);
+        if (!dense_decode(plan->kernels, ws, p->width, p->predictor, p->identity, &l, p->codes, bytes, codes))
             return false;
     }
     if (p->predictor == PREDICT_LINEAR) {

@@ -238,7 +238,7 @@ static pieces write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
     if (how->dense) {
         lanes l = geometry_lanes(&c->plan->shape, c->plan->chunk_elements, c->n);
-        uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, &l, c->codes, out, most);
+        uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, how->identity, &l, c->codes, out, most);
         if (end)
             return (pieces){.head_end = end};
         how->dense = false;

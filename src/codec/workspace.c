@@ -89,7 +89,7 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->symbols, room.cells * sizeof(uint16_t));
     if (status == COMET_OK)
-        status = comet_buffer_reserve(allocator, &ws->words, dense_words_room(room.cells) + dense_extra_room(room.cells));
+        status = comet_buffer_reserve(allocator, &ws->words, dense_words_room(room.cells) + dense_escapes_room(room.cells));
     return status;
 }
 
@@ -104,7 +104,7 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK && needs->dense)
         status = reserve_rows(ws, allocator, dense_room_of(plan).row);
     if (status == COMET_OK && needs->dense)
-        status = comet_buffer_reserve(allocator, &ws->table, DENSE_TABLE_BYTES);
+        status = comet_buffer_reserve(allocator, &ws->table, sizeof(symbol_tables));
     return status;
 }
 

@@ -66,6 +66,9 @@ typedef enum layout_order {
 /* How a tensor with batch and channels lies; *block is channels that lie together (1 for planar). */
 layout_order layout_describe(const layout *l, uint64_t *block);
 
+/* Do the weights of a depthwise convolution lie as [groups / block][height][width][block]? */
+bool layout_is_depthwise(const layout *l, uint64_t block);
+
 /* ---- kernels ---- */
 
 void kernel_destroy(kernel *k);
@@ -73,6 +76,8 @@ uint64_t kernel_scratch_bytes(const kernel *k);
 /* The layout that an operand must have; NULL where the kernel has no such operand. */
 const layout *kernel_layout(const kernel *k, kernel_arg arg);
 const char *kernel_implementation(const kernel *k);
+/* Is it the library's reference code, which is correct but slower by an order of magnitude? */
+bool kernel_is_slow(const kernel *k);
 comet_status kernel_run(kernel *k, const kernel_args *args);
 
 /* A convolution as its three kernels see it. */

@@ -208,6 +208,11 @@ layout_order layout_describe(const layout *l, uint64_t *block)
     return *block > 1 ? ORDER_BLOCKED : ORDER_OTHER;
 }
 
+bool layout_is_depthwise(const layout *l, uint64_t block)
+{
+    return l->md.ndims == 5 && is_tag(l, block == 16 ? dnnl_Goihw16g : block == 8 ? dnnl_Goihw8g : dnnl_Goihw4g);
+}
+
 /* ---- kernels in general ---- */
 
 void kernel_destroy(kernel *k)
@@ -466,6 +471,11 @@ static comet_status widen(kernel *k, uint32_t n_slices, uint64_t batch)
         TRY(intern(k->b, &whole, &o->layout));
     }
     return COMET_OK;
+}
+
+bool kernel_is_slow(const kernel *k)
+{
+    return is_slow(k->pd);
 }
 
 /* Winograd F(4,3) for the smallest number of slices whose scratchpad is not too large. */

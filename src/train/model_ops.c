@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "train/depthwise.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
 
@@ -121,7 +122,7 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 {
     const layout *kept = kernel_layout(o->forward, ARG_WEIGHTS);
     const layout *data = o->backward_data ? kernel_layout(o->backward_data, ARG_WEIGHTS) : kept;
-    const layout *gradient = kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS);
+    const layout *gradient = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : kept;
     if (data != kept)
         TRY(kernel_reorder(m->backend, kept, data, &o->weights_reorder));
     if (gradient != kept)
@@ -175,6 +176,26 @@ comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool r
     return COMET_OK;
 }
 
+static bool is_depthwise(const conv_spec *s)
+{
+    return s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0];
+}
+
+/* Backward weights: the library's kernel, or our own where that is reference code and the layouts suit. */
+static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec *s)
+{
+    uint64_t block;
+    TRY(kernel_conv_backward_weights(m->backend, s, o->forward, &o->backward_weights));
+    o->own_depthwise = is_depthwise(s) && !s->bias && kernel_is_slow(o->backward_weights) &&
+                       layout_describe(input_layout(m, o), &block) == ORDER_BLOCKED && (block == 8 || block == 16) &&
+                       layout_is_depthwise(kernel_layout(o->forward, ARG_WEIGHTS), block);
+    if (!o->own_depthwise)
+        return COMET_OK;
+    kernel_destroy(o->backward_weights);
+    o->backward_weights = NULL;
+    return COMET_OK;
+}
+
 static comet_status conv_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
@@ -189,7 +210,7 @@ static comet_status conv_prepare(comet_model *m, op *o)
         return COMET_OK;
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
-    TRY(kernel_conv_backward_weights(m->backend, &s, o->forward, &o->backward_weights));
+    TRY(conv_prepare_weights(m, o, &s));
     TRY(bridge_layouts(m, o));
     return prepare_relu_backward(m, o);
 }
@@ -223,6 +244,40 @@ static comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
+static void depthwise_gradient(const comet_model *m, const op *o, float *gradient)
+{
+    const comet_layer *l = o->layer;
+    depthwise_spec d = {.batch = m->params.batch};
+    uint64_t in[5], out[5];
+    layout_dims(input_layout(m, o), in);
+    layout_dims(m->values[o->output].layout, out);
+    layout_describe(input_layout(m, o), &d.block);
+    d.n_blocks = (in[1] + d.block - 1) / d.block;
+    for (int i = 0; i < 2; i++) {
+        d.in[i] = in[2 + i];
+        d.out[i] = out[2 + i];
+        d.kernel[i] = l->kernel[i];
+        d.stride[i] = l->stride[i];
+        d.padding[i] = l->padding[i];
+        d.dilation[i] = l->dilation[i];
+    }
+    depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), arena_at(&m->arena, o->diff), gradient);
+}
+
+static comet_status run_backward_weights(comet_model *m, op *o, float *weight, float *bias)
+{
+    if (o->own_depthwise) {
+        depthwise_gradient(m, o, weight);
+        return COMET_OK;
+    }
+    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
+                                     [ARG_DIFF_WEIGHTS] = weight,
+                                     [ARG_DIFF_BIAS] = bias,
+                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+    return kernel_run(o->backward_weights, &args);
+}
+
 /* The gradient goes where it is kept; or first beside it, if its layout differs or it is to be added to what is there. */
 static comet_status weighted_backward_weights(comet_model *m, op *o)
 {
@@ -230,12 +285,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     float *weight = learnt(m, m->gradients, o->weight), *bias = learnt(m, m->gradients, o->bias);
     float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
     float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
-    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
-                                     [ARG_DIFF_WEIGHTS] = fresh_weight,
-                                     [ARG_DIFF_BIAS] = fresh_bias,
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
-    TRY(kernel_run(o->backward_weights, &args));
+    TRY(run_backward_weights(m, o, fresh_weight, fresh_bias));
     if (o->gradient_reorder) {
         float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
         const kernel_args move = {

@@ -64,7 +64,7 @@ static comet_status check_params(const comet_dataset_params *params)
 comet_status comet_dataset_open(comet_dataset **dataset, const char *spec, const comet_dataset_params *params)
 {
     comet_dataset_params defaults;
-    const struct form *form = NULL;
+    const struct form *form = forms;
     const char *place = NULL;
     if (!dataset || !spec)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_dataset_open was given a null pointer");

@@ -139,11 +139,12 @@ static comet_status find_classes(folder *f, const char *root)
         status = path_join(path, root, list[i]->d_name);
         if (status != COMET_OK || !path_is_folder(path))
             continue;
-        char *name = storage_new(strlen(list[i]->d_name) + 1, 1);
+        const size_t bytes = strlen(list[i]->d_name) + 1;
+        char *name = storage_new(bytes, 1);
         if (!name)
             status = COMET_ERROR_MEMORY;
         else
-            f->classes[f->n_classes++] = strcpy(name, list[i]->d_name);
+            f->classes[f->n_classes++] = memcpy(name, list[i]->d_name, bytes);
     }
     free_list(list, n);
     if (status == COMET_OK && f->n_classes == 0)
@@ -265,7 +266,8 @@ static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_ra
     comet_status status = storage_read_file(path, MAX_FILE_BYTES, &s->file, &bytes);
     if (status != COMET_OK)
         return status;
-    resample_target target = {.side = d->info.width, .flip = random && comet_random_below(random, 2) == 1, .planes = image};
+    resample_target target = {.side = d->info.width, .flip = random && comet_random_below(random, 2) == 1};
+    target.planes = image;
     memcpy(target.scale, f->scale, sizeof target.scale);
     memcpy(target.offset, f->offset, sizeof target.offset);
     const picture_request request = {

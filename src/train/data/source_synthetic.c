@@ -100,25 +100,25 @@ static void class_parts(uint32_t label, uint32_t n_classes, uint32_t *s, uint32_
 
 static scene scene_of(const comet_dataset *d, uint32_t label, comet_random *r)
 {
-    scene s = {.noise = between(r, 0.02f, 0.16f)};
+    scene s = {.noise = between(r, 0.01f, 0.1f)};
     uint32_t shape_number, texture_number;
     class_parts(label, d->info.n_classes, &shape_number, &texture_number);
     s.shape = shape_of(shape_number);
     s.texture = texture_of(texture_number, d->params.seed);
-    const float side = (float)d->info.width, radius = side * between(r, 0.2f, 0.36f);
+    const float side = (float)d->info.width, radius = side * between(r, 0.26f, 0.4f);
     s.per_pixel = 1 / radius;
     s.centre_x = between(r, 0.8f * radius, side - 0.8f * radius);
     s.centre_y = between(r, 0.8f * radius, side - 0.8f * radius);
     s.tilt = direction_of(1, between(r, -0.35f, 0.35f));
     s.phase = between(r, 0, 1);
-    s.ground = (texture){.kind = (int)comet_random_below(r, 4), .fineness = between(r, 0.3f, 2.5f)};
+    s.ground = (texture){.kind = (int)comet_random_below(r, 4), .fineness = between(r, 0.2f, 1.2f)};
     s.ground.along = direction_of(between(r, -1, 1), between(r, 0.05f, 1));
     s.ground_phase = between(r, 0, 1);
     for (uint32_t c = 0; c < d->info.channels; c++) {
         s.bright[c] = between(r, 0.35f, 1);
-        s.dark[c] = s.bright[c] - between(r, 0.15f, 0.6f);
+        s.dark[c] = s.bright[c] - between(r, 0.25f, 0.7f);
         s.ground_bright[c] = between(r, 0, 1);
-        s.ground_dark[c] = s.ground_bright[c] + between(r, -0.25f, 0.25f);
+        s.ground_dark[c] = s.ground_bright[c] + between(r, -0.15f, 0.15f);
     }
     return s;
 }
