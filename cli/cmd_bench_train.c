@@ -158,7 +158,7 @@ static cli_exit print_measurement(const bench_args *args, const comet_net *net, 
     json_add_u64(&j, "image", in.height);
     json_add_u64(&j, "batch", batch);
     json_add_u64(&j, "steps", args->steps);
-    json_add_u64(&j, "threads", args->n_threads);
+    json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
     json_add_double(&j, "step_seconds", median);

@@ -36,8 +36,13 @@ static cli_exit unknown_verb(const char *name)
 static void print_overview(FILE *out)
 {
     fputs("usage: comet VERB [arguments]\n\n"
+#ifdef COMET_HAVE_TRAIN
           "Trains convolutional networks, and compresses tensors so that every element comes back\n"
-          "within a bound you choose.\n\nverbs:\n",
+          "within a bound you choose.\n"
+#else
+          "Compresses tensors so that every element comes back within a bound you choose.\n"
+#endif
+          "\nverbs:\n",
           out);
     for (size_t i = 0; i < N_ITEMS(verbs); i++)
         fprintf(out, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
