@@ -250,6 +250,9 @@ static cli_exit train(const train_args *args, comet_train_params *p, train_repor
             return code;
         p->weights = weights;
     }
+    report->data = args->data.spec;
+    report->seed = p->model.seed;
+    report->rate = p->schedule.rate;
     p->user = report;
     catch_signals();
     const comet_status status = comet_train_run(p, &result);

@@ -102,6 +102,9 @@ static void log_start(train_report *r, const comet_train_event *e)
     const comet_memory memory = comet_model_memory(e->model);
     json j = log_begin("start", e);
     json_add_text(&j, "net", comet_net_name(comet_model_net(e->model)));
+    json_add_text(&j, "data", r->data);
+    json_add_u64(&j, "seed", r->seed);
+    json_add_double(&j, "rate", r->rate);
     json_add_u64(&j, "batch", comet_model_batch(e->model));
     json_add_u64(&j, "n_steps", e->n_steps);
     json_add_u64(&j, "n_epochs", e->n_epochs);
@@ -202,7 +205,9 @@ static void show_epoch(train_report *r, const comet_train_event *e)
     printf("  train loss %.4f top-1 %6.2f %%", e->train_loss, 100 * e->train_top1);
     if (!isnan(e->test_top1))
         printf("  test loss %.4f top-1 %6.2f %% top-5 %6.2f %%", e->test_loss, 100 * e->test_top1, 100 * e->test_top5);
-    printf("  %.4g images/s  %.0f s\n", e->images_per_s, e->seconds);
+    if (e->images_per_s > 0)
+        printf("  %.4g images/s", e->images_per_s);
+    printf("  %.0f s\n", e->seconds);
     fflush(stdout);
 }
 

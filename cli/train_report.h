@@ -13,6 +13,9 @@
 typedef struct train_report {
     FILE *log; /* or NULL */
     const char *log_path;
+    const char *data; /* of the run, for the log's first line */
+    uint64_t seed;
+    double rate;
     bool json;       /* stdout gets the end as JSON and nothing else */
     bool log_failed; /* said once */
     uint64_t first_step, log_every;
