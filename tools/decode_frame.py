@@ -479,7 +479,8 @@ def value_of_code(chunk, bound):
     """The function of (element, code) that gives the element's value. `rounded` follows every operation."""
     flags = chunk.header.flags
     rounded = chunk.header.element_type.arithmetic
-    step = 2 * bound
+    smaller = chunk.header.element_type.name == "f32" and not flags & (KEEP_SUPPORT | DITHER)
+    step = rounded((2 - 2.0**-7) * bound) if smaller else 2 * bound
     key = dither_key(chunk.header.seed, chunk.number)
 
     def plain(_, c):
