@@ -263,7 +263,7 @@ static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_ra
     char path[3 * PATH_BYTES];
     size_t bytes = 0;
     snprintf(path, sizeof path, "%s/%s/%s", f->root, f->classes[e->label], f->names + e->name);
-    comet_status status = file_read(path, MAX_FILE_BYTES, &s->file, &bytes);
+    comet_status status = storage_read_file(path, MAX_FILE_BYTES, &s->file, &bytes);
     if (status != COMET_OK)
         return status;
     resample_target target = {.side = d->info.width, .flip = random && comet_random_below(random, 2) == 1};

@@ -117,7 +117,7 @@ static bool read_fully(int fd, uint8_t *data, size_t bytes, size_t *n_read)
     return true;
 }
 
-comet_status file_read(const char *path, size_t max_bytes, comet_buffer *buffer, size_t *bytes)
+comet_status storage_read_file(const char *path, size_t max_bytes, comet_buffer *buffer, size_t *bytes)
 {
     int fd = -1;
     uint64_t length = 0;

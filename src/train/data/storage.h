@@ -29,6 +29,6 @@ comet_status file_map(mapped_file *file, const char *path);
 void file_unmap(mapped_file *file);
 
 /* Reads a whole file of at most max_bytes into the buffer, which grows as needed. */
-comet_status file_read(const char *path, size_t max_bytes, comet_buffer *buffer, size_t *bytes);
+comet_status storage_read_file(const char *path, size_t max_bytes, comet_buffer *buffer, size_t *bytes);
 
 #endif
