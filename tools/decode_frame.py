@@ -482,7 +482,8 @@ def value_of_code(chunk, bound):
     """The function of (element, code) that gives the element's value. `rounded` follows every operation."""
     flags = chunk.header.flags
     rounded = chunk.header.element_type.arithmetic
-    step = 2 * bound
+    smaller = chunk.header.element_type.name == "f32" and not flags & (KEEP_SUPPORT | DITHER)
+    step = rounded((2 - 2.0**-7) * bound) if smaller else 2 * bound
     key = dither_key(chunk.header.seed, chunk.number)
 
     def plain(_, c):
@@ -520,78 +521,54 @@ def dither(key, i):
 # ---- section 5: fast codes ----
 
 
-class FastStreams(NamedTuple):
-    kinds: list  # one a block
-    words: object  # an iterator
-    bits: BitReader
-
-
 def decode_fast(chunk, reader):
-    streams = read_fast_streams(chunk, reader)
-    chunk.stats["kinds"] = sorted(set(streams.kinds))
+    n_blocks = ceil_div(chunk.n, 64)
+    pairs = reader.take(ceil_div(n_blocks, 2))
+    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)][:n_blocks]
+    chunk.stats["kinds"] = sorted(set(kinds))
     zs = []
-    for kind in streams.kinds:
-        zs += decode_block(chunk, kind, streams)
-    require(next(streams.words, None) is None, f"{reader.what}: words left over")
-    require(streams.bits.bytes_left() == 0, f"{reader.what}: bits left over")
+    for kind in kinds:
+        zs += decode_block(chunk, kind, reader)
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes left over")
     return add_predictions(chunk, [chunk.residual(z) for z in zs[:chunk.n]])
 
 
-def read_fast_streams(chunk, reader):
-    n_blocks = ceil_div(chunk.n, 64)
-    n_words = reader.number("I")
-    pairs = reader.take(ceil_div(n_blocks, 2))
-    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)]
-    words = reader.numbers("Q", n_words)
-    return FastStreams(kinds[:n_blocks], iter(words), BitReader(reader.rest(), reader.what))
-
-
-def decode_block(chunk, kind, streams):
+def decode_block(chunk, kind, reader):
     """The 64 values z of a block."""
-    if kind == 0:
-        return [0] * 64
-    n_planes, bitmap = block_kind(chunk, kind, streams.bits)
-    if bitmap:
-        return decode_bitmap_block(chunk, n_planes, streams)
-    planes = [next_word(chunk, streams.words) for _ in range(n_planes)]
-    return merge_planes(planes, 64)
-
-
-def block_kind(chunk, kind, bits):
-    """Number of planes, and whether the block is bitmap."""
-    if kind <= 6:
-        return kind, True
-    if kind <= 14:
-        return kind - 6, False
-    byte = bits.take(8)
-    n_planes, bitmap = byte & 127, byte >= 128
-    require(n_planes <= chunk.width, f"chunk {chunk.number}: a block of {n_planes} planes")
-    return n_planes, bitmap
-
-
-def decode_bitmap_block(chunk, n_planes, streams):
-    bitmap = next_word(chunk, streams.words)
-    places = [j for j in range(64) if bitmap >> j & 1]
-    require(len(places) <= 56, f"chunk {chunk.number}: a bitmap of {len(places)}")
-    planes = [streams.bits.take(len(places)) for _ in range(n_planes)]
+    width, bitmap = block_shape(chunk, kind, reader)
+    if not bitmap:
+        return read_values(reader, 64, width)
+    places = [j for j, bit in enumerate(bits_of(reader.number("Q"), 64)) if bit]
     zs = [0] * 64
-    for place, value in zip(places, merge_planes(planes, len(places))):
+    for place, value in zip(places, read_values(reader, len(places), width)):
         zs[place] = value + 1
     return zs
 
 
-def next_word(chunk, words):
-    word = next(words, None)
-    require(word is not None, f"chunk {chunk.number}: too few words")
-    return word
+def block_shape(chunk, kind, reader):
+    """Bits a value, and whether the block is bitmap."""
+    if kind <= 6:
+        return kind, kind > 0
+    if kind <= 14:
+        return kind - 6, False
+    byte = reader.number("B")
+    width, bitmap = byte & 127, byte >= 128
+    require(width <= chunk.width, f"chunk {chunk.number}: a block of {width} bits a value")
+    return width, bitmap
 
 
-def merge_planes(planes, count):
-    """Value j has bit j of plane p as its bit p."""
+def bits_of(value, count):
+    return [value >> j & 1 for j in range(count)]
+
+
+def read_values(reader, count, width):
+    """The lowest 8 bits of all values, the next 8, and so on; each part in whole bytes."""
     values = [0] * count
-    for p, plane in enumerate(planes):
+    for shift in range(0, width, 8):
+        bits = min(8, width - shift)
+        part = BitReader(reader.take(ceil_div(count * bits, 8)), reader.what)
         for j in range(count):
-            values[j] |= (plane >> j & 1) << p
+            values[j] |= part.take(bits) << shift
     return values
 
 

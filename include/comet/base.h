@@ -77,7 +77,7 @@ typedef enum comet_isa {
     COMET_ISA_REFERENCE = 0, /* plain C */
     COMET_ISA_NEON = 1,      /* AArch64 */
     COMET_ISA_AVX2 = 2,      /* AVX2, BMI2, F16C, FMA */
-    COMET_ISA_AVX512 = 3,    /* AVX-512 F, BW, DQ, VL, VBMI, VBMI2 (Ice Lake, Zen 4 and later) */
+    COMET_ISA_AVX512 = 3,    /* AVX-512 F, BW, DQ, VL, VBMI, VBMI2, GFNI (Ice Lake, Zen 4 and later) */
 } comet_isa;
 
 /* "reference", "neon", "avx2" or "avx512". */

@@ -11,6 +11,7 @@
 enum { RUN = BLOCK, FAST_RUNS = 10 };
 enum { DENSE_BITS = 8 * 400 };                              /* states and tables of a chunk, about */
 enum { LINEAR_TRIES = 6 };                                  /* fits are slow */
+#define SAMPLE_MARGIN 1.03                                  /* what a sample promises, a chunk does not quite keep */
 enum { LEVELS = 4, N_DIRECT = 32, TOKENS = N_DIRECT + 64 }; /* residuals from N_DIRECT on share a token by length */
 
 typedef struct sample {
@@ -230,7 +231,7 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
     dense_bits += DENSE_BITS * (s.n_runs * RUN) / n;
     if (plan->min_ratio > 0) {
         double ratio = (double)(s.n_runs * RUN * comet_dtype_bytes(plan->dtype) * 8) / ((double)fast_bits + 1);
-        return ratio >= plan->min_ratio || fast_bits <= dense_bits ? fast : dense;
+        return ratio >= plan->min_ratio * SAMPLE_MARGIN || fast_bits <= dense_bits ? fast : dense;
     }
     return dense_bits * 5 <= fast_bits * 4 ? dense : fast;
 }

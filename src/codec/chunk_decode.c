@@ -88,24 +88,23 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
     size_t element = comet_dtype_bytes(plan->dtype);
     strides s = {plan->shape.channels, plan->shape.line};
     size_t room = (size_t)(p->outliers - p->codes);
-    if (room < 4 + kinds || load_u32(p->codes) > (room - 4 - kinds) / 8)
+    if (room < kinds)
         return false;
-    const uint8_t *words = p->codes + 4 + kinds, *words_end = words + (size_t)load_u32(p->codes) * 8;
     size_t carried = q ? codes_carried(plan) : 0;
-    plane_reader in = {words, words_end, bit_reader_make(words_end, (size_t)(p->outliers - words_end))};
+    block_reader in = {p->codes + kinds, p->outliers};
     for (size_t b = 0; b < n_blocks; b += TILE_BLOCKS) {
         size_t count = (size_t)min_u64(TILE_BLOCKS, n_blocks - b), i = b * BLOCK;
         uint8_t *tile = carried ? codes : codes + i * size;
         if (carried && i)
             memcpy(codes - carried * size, codes + (QUANT_TILE - carried) * size, carried * size);
-        if (!k->unpack[p->width](p->codes + 4, b, count, p->identity, &in, tile))
+        if (!k->unpack[p->width](p->codes, b, count, p->identity, &in, tile))
             return false;
         k->unpredict[p->width](p->predictor, tile, count * BLOCK, s);
         if (q)
             k->dequantise[p->width][plan->dtype](q, tile, (size_t)min_u64(count * BLOCK, n - i), (uint32_t)i, x + i * element,
                                                  stream);
     }
-    return in.words == in.words_end && in.bits.position + 8 > in.bits.limit;
+    return in.next == in.end;
 }
 
 static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quantiser *q, const uint8_t *codes, size_t n,

@@ -113,18 +113,22 @@ static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n,
 }
 
 /* Three kernels in a row; the family's own where it has them. */
-static inline void encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
+static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
 {
     size_t n_blocks = (j->n + BLOCK - 1) / BLOCK;
     quantise(j->quantiser, j->x, j->n, j->first, j->codes, j->failed, j->moments);
     predict(j->predictor, j->identity, j->codes, n_blocks * BLOCK, j->strides, j->residuals);
-    pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, j->out);
+    *j->out = pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, *j->out);
+    uint64_t n_failed = 0;
+    for (size_t b = 0; b < n_blocks; b++)
+        n_failed += (uint64_t)__builtin_popcountll(j->failed[b]);
+    return n_failed;
 }
 
-#define DEFINE_ENCODE_TILE(type, quantise, pack)                 \
-    static void encode_tile_##type(const tile_job *job)          \
-    {                                                            \
-        encode_tile_by(job, quantise, predict_16_generic, pack); \
+#define DEFINE_ENCODE_TILE(type, quantise, pack)                        \
+    static uint64_t encode_tile_##type(const tile_job *job)             \
+    {                                                                   \
+        return encode_tile_by(job, quantise, predict_16_generic, pack); \
     }
 
 /* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>.

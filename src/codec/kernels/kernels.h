@@ -6,7 +6,7 @@
  *
  *   quantise   elements -> integer codes, a bit for each element that the codes cannot hold within the bound
  *   predict    codes -> non-negative residuals (zigzag), in memory order
- *   pack       residuals -> bit planes in blocks of 64 (level fast)
+ *   pack       residuals -> blocks of 64 in as few bits as they take (level fast)
  *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
  *   entropy    symbols -> 64 interleaved rANS states
  *
@@ -24,6 +24,7 @@
 #define BLOCK 64               /* elements a block: one 64-bit mask */
 #define QUANT_TILE 4096        /* elements a quantise call at most; fixes the order of summation */
 #define SUM_LANES 16           /* partial sums of squares, likewise */
+#define WRITE_SLACK 64         /* bytes behind what is packed */
 #define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
 #define CODE32_LIMIT (1 << 28) /* |code| in 32 bits, likewise */
 
@@ -89,12 +90,18 @@ typedef void predict_fn(enum predictor predictor, bool identity, const void *cod
  * one more BLOCK behind may be read and spoiled. */
 typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
 
-/* n_blocks blocks of residuals. One 4-bit kind per block goes to kinds (low half first, appended at block first_block). */
-typedef void pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out);
+/* n_blocks blocks of residuals to `out`; returns their end, behind which WRITE_SLACK bytes may be spoiled. One 4-bit kind per
+ * block goes to kinds (low half first, appended at block first_block). */
+typedef uint8_t *pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out);
 /* Bits that pack would use, kinds included. */
 typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
-/* The inverse, with the map undone. False if words or bits run out. Both have READ_SLACK readable bytes behind them. */
-typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in, void *codes);
+/* Packed blocks that are being read; READ_SLACK bytes behind the end are readable. */
+typedef struct block_reader {
+    const uint8_t *next, *end;
+} block_reader;
+
+/* The inverse, with the map undone. False if the bytes run out. */
+typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes);
 
 /* Where a tile goes that is quantised, predicted and packed in one go. */
 typedef struct tile_job {
@@ -110,11 +117,11 @@ typedef struct tile_job {
     strides strides;
     void *residuals; /* room for a tile */
     uint8_t *kinds;
-    plane_writer *out;
+    uint8_t **out; /* the end of what is packed, moved on */
 } tile_job;
 
-/* quantise, predict and pack, 16-bit codes, the same as one after the other. */
-typedef void encode_tile_fn(const tile_job *job);
+/* quantise, predict and pack, 16-bit codes, the same as one after the other. Returns the number of elements that failed. */
+typedef uint64_t encode_tile_fn(const tile_job *job);
 
 /* ---- dense ---- */
 
