@@ -436,9 +436,13 @@ static comet_status lrn_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_lrn_backward(m->backend, o->layer, o->forward, &o->backward_data);
 }
 
+/* Planes become rows by way of plain planes, which lie likewise. */
 static comet_status reorder_prepare(comet_model *m, op *o)
 {
     const layout *from = input_layout(m, o), *to = m->values[o->output].layout;
+    uint64_t dims[5];
+    if (layout_dims(from, dims) != layout_dims(to, dims))
+        TRY(graph_plain_like(m, from, &to));
     TRY(kernel_reorder(m->backend, from, to, &o->forward));
     return m->params.inference ? COMET_OK : kernel_reorder(m->backend, to, from, &o->backward_data);
 }
@@ -463,7 +467,7 @@ static dropout_spec dropout_spec_of(const comet_model *m, const op *o, bool acti
 {
     return (dropout_spec){.seed = m->params.seed,
                           .step = m->step * m->params.accumulate + m->n_accumulated,
-                          .layer = o->index,
+                          .layer = o->output, /* its number in the net: ops are more or fewer with the layouts */
                           .p = active ? o->layer->p : 0,
                           .per_sample = o->layer->per_sample,
                           .rows = m->params.batch,
@@ -611,7 +615,8 @@ static const op_type op_types[COMET_N_OPS] = {
                              .kept_as = "bn input",
                              .kept_class = STORE_NORM_INPUT,
                              .exactness = STORE_LOSSY,
-                             .backward_in_place = true},
+                             .backward_in_place = true,
+                             .always_writes = true},
     [COMET_OP_RELU] = {.name = "relu",
                        .prepare = activation_prepare,
                        .forward = single_forward,
