@@ -650,7 +650,9 @@ typedef struct pool_geometry {
 static comet_status pool_describe(const pool_spec *s, const dnnl_memory_desc_t *src, pool_geometry *g)
 {
     const dnnl_dims_t dst = {src->dims[0], src->dims[1], (dnnl_dim_t)s->out[0], (dnnl_dim_t)s->out[1]};
-    g->algorithm = s->max ? dnnl_pooling_max : dnnl_pooling_avg_include_padding;
+    /* Without padding a last window that is not full divides by what it covers, as torch does. */
+    const bool padded = s->padding[0] > 0 || s->padding[1] > 0;
+    g->algorithm = s->max ? dnnl_pooling_max : padded ? dnnl_pooling_avg_include_padding : dnnl_pooling_avg_exclude_padding;
     for (int i = 0; i < 2; i++) {
         g->stride[i] = s->stride[i];
         g->kernel[i] = s->kernel[i];

@@ -408,6 +408,20 @@ static comet_status activation_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_activation_backward(m->backend, o->layer->op, data, &o->backward_data);
 }
 
+/* torch divides such a window by the part of it within the padding, for which oneDNN has no name. */
+static comet_status check_padded_average(const comet_layer *l, const pool_spec *s, const uint64_t *dims)
+{
+    bool beyond = false;
+    for (int i = 0; i < 2; i++)
+        beyond |= (s->out[i] - 1) * s->stride[i] + s->kernel[i] > dims[2 + i] + 2 * (uint64_t)s->padding[i];
+    if (s->max || !beyond || (s->padding[0] == 0 && s->padding[1] == 0))
+        return COMET_OK;
+    return comet_fail(COMET_ERROR_UNSUPPORTED,
+                      "%s: the last window of an average pool with padding reaches beyond it; leave out "
+                      "ceil=yes or the padding",
+                      l->name);
+}
+
 static comet_status pool_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
@@ -421,6 +435,7 @@ static comet_status pool_prepare(comet_model *m, op *o)
         s.stride[i] = global ? 1 : l->stride[i];
         s.padding[i] = l->padding[i];
     }
+    TRY(check_padded_average(l, &s, dims));
     TRY(kernel_pool_forward(m->backend, &s, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
     o->workspace_layout = kernel_layout(o->forward, ARG_WORKSPACE);
