@@ -70,12 +70,24 @@ comet_net *net_without_dropout(const comet_net *net)
 
 /* ---- numbers by formula ---- */
 
+static char salt[64];
+
+void formula_salt(const char *text)
+{
+    snprintf(salt, sizeof salt, "%s", text);
+}
+
+/* FNV-1a, going on from h. */
+static uint32_t hash_text(uint32_t h, const char *text)
+{
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
+}
+
 static uint32_t hash_name(const char *name)
 {
-    uint32_t h = 2166136261u;
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
-    return h;
+    return hash_text(hash_text(2166136261u, salt), name);
 }
 
 /* Wellons' lowbias32. */
@@ -105,6 +117,11 @@ void formula_labels(const char *name, uint32_t classes, uint32_t n, uint32_t *la
     const uint32_t seed = hash_name(name);
     for (uint32_t i = 0; i < n; i++)
         labels[i] = hash_number(i + seed) % classes;
+}
+
+uint64_t formula_position(const char *name, uint32_t i, uint64_t n)
+{
+    return hash_number(i + hash_text(2166136261u, name)) % n;
 }
 
 static bool ends_in(const char *name, const char *suffix)

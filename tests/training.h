@@ -22,9 +22,15 @@ comet_net *net_without_dropout(const comet_net *net);
 
 /* ---- numbers by formula ---- */
 
+/* Goes in front of every name from now on, for other numbers; copied. */
+void formula_salt(const char *salt);
+
 /* x[i] = offset + bound * u, u uniform in [-1, 1) by a hash of the name and i. The same bits everywhere. */
 void formula_fill(const char *name, double offset, double bound, uint64_t n, float *x);
 void formula_labels(const char *name, uint32_t classes, uint32_t n, uint32_t *labels);
+
+/* The i-th of the positions at which a tensor of n elements is sampled; the salt does not matter. */
+uint64_t formula_position(const char *name, uint32_t i, uint64_t n);
 
 /* Weights of all parameters by the formula: convolutions and linear layers within sqrt(6 / fan_in), batch norm about 1 and 0,
  * running statistics 0 and 1. */
