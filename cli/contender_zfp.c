@@ -35,7 +35,7 @@ static void close_state(void *opaque)
 
 static cli_exit open_state(const contender_task *task, void **opaque, size_t *capacity)
 {
-    uint64_t shape[NPY_MAX_DIMS];
+    uint64_t shape[COMET_NPY_MAX_DIMS];
     const size_t nx = (size_t)shape[memory_shape(task->tensor, shape) - 1];
     const size_t ny = task->bytes / comet_dtype_bytes(task->tensor->dtype) / nx;
     zfp_state *state = calloc(1, sizeof *state);

@@ -24,7 +24,7 @@ static const struct {
     {"popcnt", 1, ECX, 23, COMET_ISA_AVX2},       {"avx512f", 7, EBX, 16, COMET_ISA_AVX512},
     {"avx512bw", 7, EBX, 30, COMET_ISA_AVX512},   {"avx512dq", 7, EBX, 17, COMET_ISA_AVX512},
     {"avx512vl", 7, EBX, 31, COMET_ISA_AVX512},   {"avx512vbmi", 7, ECX, 1, COMET_ISA_AVX512},
-    {"avx512vbmi2", 7, ECX, 6, COMET_ISA_AVX512},
+    {"avx512vbmi2", 7, ECX, 6, COMET_ISA_AVX512}, {"gfni", 7, ECX, 8, COMET_ISA_AVX512},
 };
 
 static void read_leaf(unsigned leaf, unsigned regs[3])

@@ -39,7 +39,7 @@ element_pair element_read(comet_dtype dtype, const void *original, const void *d
 
 void element_place(const comet_tensor *tensor, uint64_t index, uint64_t place[COMET_MAX_DIMS])
 {
-    uint64_t shape[NPY_MAX_DIMS], at[NPY_MAX_DIMS];
+    uint64_t shape[COMET_NPY_MAX_DIMS], at[COMET_NPY_MAX_DIMS];
     const uint32_t n = tensor->n_dims;
     for (uint32_t i = memory_shape(tensor, shape); i-- > 0; index /= shape[i])
         at[i] = index % shape[i];

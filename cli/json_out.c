@@ -69,14 +69,19 @@ void json_add_tensor(json *j, const comet_tensor *tensor)
     json_add_text(j, "layout", layout_name(tensor->layout));
 }
 
-cli_exit json_print(json *j)
+cli_exit json_write(json *j, FILE *out)
 {
     char *text = j->failed ? NULL : cJSON_PrintUnformatted(j->root);
     cJSON_Delete(j->root);
     *j = (json){0};
     if (!text)
         return fail(CLI_NO_MEMORY, "out of memory while writing JSON");
-    puts(text);
+    fprintf(out, "%s\n", text);
     cJSON_free(text);
     return CLI_OK;
+}
+
+cli_exit json_print(json *j)
+{
+    return json_write(j, stdout);
 }

@@ -8,6 +8,7 @@
 #include <cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "comet/codec.h"
 #include "say.h"
@@ -29,7 +30,8 @@ void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t
 /* dims, dtype and layout. */
 void json_add_tensor(json *j, const comet_tensor *tensor);
 
-/* Prints the object as one line and releases it. */
+/* Prints the object as one line on stdout, or to `out`, and releases it. */
 cli_exit json_print(json *j);
+cli_exit json_write(json *j, FILE *out);
 
 #endif

@@ -1,4 +1,5 @@
 /* comet: finds the verb, hands it the rest of the command line, and sees that stdout was written. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,11 +8,10 @@
 #include "verbs.h"
 
 static const verb *const verbs[] = {
-    &verb_compress, &verb_decompress, &verb_info, &verb_verify, &verb_bench, &verb_generate, &verb_doctor, &verb_demo,
 #ifdef COMET_HAVE_TRAIN
-    &verb_models,
+    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import,
 #endif
-};
+    &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,  &verb_generate, &verb_doctor, &verb_demo};
 
 static const verb *find_verb(const char *name)
 {
@@ -36,7 +36,13 @@ static cli_exit unknown_verb(const char *name)
 static void print_overview(FILE *out)
 {
     fputs("usage: comet VERB [arguments]\n\n"
-          "Compresses tensors so that every element comes back within a bound you choose.\n\nverbs:\n",
+#ifdef COMET_HAVE_TRAIN
+          "Trains convolutional networks, and compresses tensors so that every element comes back\n"
+          "within a bound you choose.\n"
+#else
+          "Compresses tensors so that every element comes back within a bound you choose.\n"
+#endif
+          "\nverbs:\n",
           out);
     for (size_t i = 0; i < N_ITEMS(verbs); i++)
         fprintf(out, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
@@ -44,12 +50,43 @@ static void print_overview(FILE *out)
           "options:\n"
           "  -h, --help   print this page\n"
           "  --version    print the version\n\n"
-          "exit codes: 0 ok, 1 failed, 2 usage, 3 bad input, 4 bound violated, 5 out of memory\n\n"
+          "exit codes: 0 ok, 1 failed, 2 usage, 3 bad input, 4 bound violated, 5 out of memory,\n"
+          "130 or 143 stopped by a signal\n\n"
           "examples:\n"
+          "  comet train --model cnn28 --data fashion\n"
           "  comet compress acts.npy -e 0.1std\n"
           "  comet decompress acts.npy.comet -o back.npy\n"
           "  comet help bench\n",
           out);
+}
+
+static const verb *find_subject(const verb *v, const char *word)
+{
+    for (size_t i = 0; v->subjects && v->subjects[i]; i++)
+        if (strcmp(verb_word(v->subjects[i]), word) == 0)
+            return v->subjects[i];
+    return NULL;
+}
+
+/* `word` is what stands in the subject's place, or NULL. */
+static cli_exit unknown_subject(const verb *v, const char *word)
+{
+    char words[80] = "";
+    suggestion nearest = suggestion_start(word ? word : "");
+    for (size_t i = 0, at = 0; v->subjects[i] && at < sizeof words; i++) {
+        suggestion_offer(&nearest, verb_word(v->subjects[i]));
+        at += (size_t)snprintf(words + at, sizeof words - at, "%s%s", i > 0 ? " or " : "", verb_word(v->subjects[i]));
+    }
+    if (!word)
+        return fail(CLI_USAGE, "the word %s is missing after %s", words, v->name);
+    if (suggestion_best(&nearest))
+        return fail(CLI_USAGE, "unknown subject '%s'; did you mean %s?", word, suggestion_best(&nearest));
+    return fail(CLI_USAGE, "the word %s is missing before '%s'", words, word);
+}
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
 static cli_exit help(int argc, char **argv)
@@ -61,9 +98,25 @@ static cli_exit help(int argc, char **argv)
     const verb *v = find_verb(argv[0]);
     if (!v)
         return unknown_verb(argv[0]);
-    const int n_words = argc > 1 && v->subject && strcmp(argv[1], v->subject) == 0 ? 2 : 1;
+    const verb *subject = argc > 1 ? find_subject(v, argv[1]) : NULL;
+    const int n_words = subject ? 2 : 1;
     if (argc > n_words)
         return fail(CLI_USAGE, "help takes one verb; '%s' is not expected", argv[n_words]);
+    verb_help(subject ? subject : v);
+    return CLI_OK;
+}
+
+/* argv are the words after the verb. */
+static cli_exit run_verb(const verb *v, int argc, char **argv)
+{
+    say_set_verb(v->name);
+    if (!v->subjects)
+        return verb_run(v, argc, argv);
+    const verb *subject = argc > 0 ? find_subject(v, argv[0]) : NULL;
+    if (subject)
+        return run_verb(subject, argc - 1, argv + 1);
+    if (argc == 0 || !asks_for_help(argv[0]))
+        return unknown_subject(v, argc > 0 ? argv[0] : NULL);
     verb_help(v);
     return CLI_OK;
 }
@@ -71,7 +124,7 @@ static cli_exit help(int argc, char **argv)
 static cli_exit dispatch(int argc, char **argv)
 {
     const char *word = argv[0];
-    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
+    if (asks_for_help(word))
         return help(0, NULL);
     if (strcmp(word, "help") == 0)
         return help(argc - 1, argv + 1);
@@ -84,8 +137,7 @@ static cli_exit dispatch(int argc, char **argv)
     const verb *v = find_verb(word);
     if (!v)
         return unknown_verb(word);
-    say_set_verb(v->name);
-    return verb_run(v, argc - 1, argv + 1);
+    return run_verb(v, argc - 1, argv + 1);
 }
 
 int main(int argc, char **argv)

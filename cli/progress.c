@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -55,6 +56,22 @@ void progress_update(uint64_t done)
         return;
     bar.drawn = now;
     draw(done);
+}
+
+void progress_text(const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    const double now = stopwatch_now();
+    if (now - bar.drawn < redraw_seconds || !isatty(STDERR_FILENO))
+        return;
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    bar.drawn = now;
+    bar.visible = true;
 }
 
 void progress_hide(void)

@@ -11,6 +11,9 @@
 void progress_begin(const char *label, uint64_t total);
 void progress_update(uint64_t done);
 
+/* A line of text in the bar's place, at most ten times a second, where stderr is a terminal. Needs no progress_begin. */
+void progress_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Removes the bar from the screen until the next update, so that a line can be printed. */
 void progress_hide(void);
 void progress_end(void);

@@ -81,7 +81,8 @@ static cli_exit exit_of_status(comet_status status)
 cli_exit fail_status(comet_status status, const char *subject)
 {
     const char *sentence = comet_last_error();
-    return fail(exit_of_status(status), "%s: %s", subject, sentence[0] != '\0' ? sentence : comet_status_name(status));
+    return fail(exit_of_status(status), "%s%s%s", subject ? subject : "", subject ? ": " : "",
+                sentence[0] != '\0' ? sentence : comet_status_name(status));
 }
 
 cli_exit fail_memory(size_t bytes)

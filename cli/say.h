@@ -43,7 +43,8 @@ cli_exit fail(cli_exit code, const char *format, ...) SAY_FORMAT(2, 3);
 /* Says "SUBJECT: strerror(error)" and returns `code`. */
 cli_exit fail_errno(cli_exit code, int error, const char *subject);
 
-/* Says "SUBJECT: " and the library's last sentence, and returns the exit code that fits the status. */
+/* Says "SUBJECT: " (nothing of it where it is NULL) and the library's last sentence; returns the exit code that fits the
+ * status. */
 cli_exit fail_status(comet_status status, const char *subject);
 
 cli_exit fail_memory(size_t bytes);

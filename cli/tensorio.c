@@ -18,7 +18,7 @@ uint64_t layout_block(comet_layout layout)
     return layout == COMET_LAYOUT_BLOCKED16 ? 16 : 1;
 }
 
-uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[NPY_MAX_DIMS])
+uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[COMET_NPY_MAX_DIMS])
 {
     const uint32_t n = tensor->n_dims;
     memcpy(shape, tensor->dims, n * sizeof shape[0]);
@@ -38,7 +38,7 @@ uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[NPY_MAX_DIMS])
 }
 
 /* The dims (.., C, H, W) behind a shape in memory; the other way round of memory_shape. */
-static bool dims_of_shape(comet_layout layout, const npy_header *header, dims_arg *dims, reason *why)
+static bool dims_of_shape(comet_layout layout, const comet_npy_header *header, dims_arg *dims, reason *why)
 {
     const uint64_t block = layout_block(layout);
     const uint32_t n = header->n_dims - (block > 1);
@@ -91,15 +91,16 @@ void tensor_free(loaded_tensor *loaded)
     *loaded = (loaded_tensor){0};
 }
 
-static bool shape_matches(const comet_tensor *tensor, const npy_header *header)
+static bool shape_matches(const comet_tensor *tensor, const comet_npy_header *header)
 {
-    uint64_t shape[NPY_MAX_DIMS];
+    uint64_t shape[COMET_NPY_MAX_DIMS];
     const uint32_t n = memory_shape(tensor, shape);
     return n == header->n_dims && memcmp(shape, header->dims, n * sizeof shape[0]) == 0;
 }
 
 /* The tensor that header and request describe together. */
-static cli_exit describe_npy(const char *path, const npy_header *header, const tensor_request *request, loaded_tensor *loaded)
+static cli_exit describe_npy(const char *path, const comet_npy_header *header, const tensor_request *request,
+                             loaded_tensor *loaded)
 {
     reason why;
     comet_dtype dtype = COMET_DTYPE_F32;
@@ -123,10 +124,10 @@ static cli_exit describe_npy(const char *path, const npy_header *header, const t
 
 static cli_exit load_npy(const char *path, const tensor_request *request, blob *file, loaded_tensor *loaded)
 {
-    reason why;
-    npy_header header = {.n_dims = 0};
-    if (!npy_parse(file->data, file->bytes, &header, &why))
-        return fail(CLI_BAD_INPUT, "%s: %s", path, why.text);
+    comet_npy_header header;
+    const comet_status status = comet_npy_parse(&header, file->data, file->bytes);
+    if (status != COMET_OK)
+        return fail_status(status, path);
     const cli_exit code = describe_npy(path, &header, request, loaded);
     if (code != CLI_OK)
         return code;
@@ -180,7 +181,7 @@ cli_exit tensor_load(const char *path, const tensor_request *request, loaded_ten
     cli_exit code = file_read(path, &file);
     if (code != CLI_OK)
         return code;
-    const bool npy = npy_has_magic(file.data, file.bytes);
+    const bool npy = comet_npy_has_magic(file.data, file.bytes);
     code = npy ? load_npy(path, request, &file, loaded) : load_raw(path, request, &file, loaded);
     if (code == CLI_OK)
         loaded->memory = file.data;
@@ -191,10 +192,10 @@ cli_exit tensor_load(const char *path, const tensor_request *request, loaded_ten
 
 cli_exit tensor_save(const char *path, bool force, bool raw, const comet_tensor *tensor, const void *data, size_t bytes)
 {
-    char header[NPY_HEADER_CAPACITY];
-    uint64_t shape[NPY_MAX_DIMS];
+    char header[COMET_NPY_HEADER_BYTES];
+    uint64_t shape[COMET_NPY_MAX_DIMS];
     const uint32_t n = memory_shape(tensor, shape);
-    const size_t header_bytes = npy_format(tensor->dtype, n, shape, header);
+    const size_t header_bytes = comet_npy_format(npy_descr(tensor->dtype), n, shape, header);
     const piece pieces[] = {{header, header_bytes}, {data, bytes}};
     return file_write(path, force, raw ? pieces + 1 : pieces, raw ? 1 : 2);
 }

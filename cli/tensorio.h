@@ -31,8 +31,8 @@ void tensor_free(loaded_tensor *loaded);
 /* Writes .npy, or the bare elements if `raw`. */
 cli_exit tensor_save(const char *path, bool force, bool raw, const comet_tensor *tensor, const void *data, size_t bytes);
 
-/* The shape in memory, at most NPY_MAX_DIMS numbers; returns how many. */
-uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[NPY_MAX_DIMS]);
+/* The shape in memory, at most COMET_NPY_MAX_DIMS numbers; returns how many. */
+uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[COMET_NPY_MAX_DIMS]);
 
 /* Channels that lie together: 8 or 16 for blocked layouts, else 1. */
 uint64_t layout_block(comet_layout layout);

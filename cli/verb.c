@@ -5,13 +5,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *verb_word(const verb *v)
+{
+    const char *space = strrchr(v->name, ' ');
+    return space ? space + 1 : v->name;
+}
+
+static void print_subjects(const verb *v)
+{
+    printf("\nsubjects:\n");
+    for (size_t i = 0; v->subjects[i]; i++)
+        printf("  %-12s %s\n", verb_word(v->subjects[i]), v->subjects[i]->summary);
+}
+
 void verb_help(const verb *v)
 {
     printf("usage: comet %s %s\n\n%s.\n", v->name, v->usage, v->summary);
     if (v->details[0] != '\0')
         printf("\n%s", v->details);
-    printf("\noptions:\n");
-    options_print(v->options, v->n_options);
+    if (v->subjects)
+        print_subjects(v);
+    if (v->n_options > 0) {
+        printf("\noptions:\n");
+        options_print(v->options, v->n_options);
+    }
     printf("\nexamples:\n%s", v->examples);
 }
 

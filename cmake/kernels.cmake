@@ -6,7 +6,7 @@
 include(CheckCCompilerFlag)
 
 set(COMET_FLAGS_AVX2 -mavx2 -mbmi -mbmi2 -mf16c -mfma -mpopcnt -mlzcnt)
-set(COMET_FLAGS_AVX512 ${COMET_FLAGS_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2
+set(COMET_FLAGS_AVX512 ${COMET_FLAGS_AVX2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vbmi2 -mgfni
                        -mprefer-vector-width=512)
 set(COMET_FLAGS_NEON "")
 

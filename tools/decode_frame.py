@@ -103,10 +103,13 @@ class BitReader:
         return len(self.data) - ceil_div(self.at, 8)
 
     def elias_gamma(self):
+        return self.exp_golomb(0) + 1
+
+    def exp_golomb(self, order):
         zeros = 0
         while self.take(1) == 0:
             zeros += 1
-        return (1 << zeros) + self.take(zeros)
+        return (1 << order + zeros) + self.take(order + zeros) - (1 << order)
 
 
 # ---- XXH64, seed 0 ----
@@ -415,7 +418,7 @@ def check_chunk(chunk, mode, signed):
     if chunk.width == 64:
         never.append("linear")
     require(chunk.predictor not in never, f"chunk {chunk.number}: predictor {chunk.predictor}, {mode}, {chunk.width} bits")
-    may_be_signed = mode == "fast" and chunk.predictor in ("none", "linear")
+    may_be_signed = chunk.predictor == "none" or (mode == "fast" and chunk.predictor == "linear")
     require(signed == 0 or (signed == 1 and may_be_signed), f"chunk {chunk.number}: byte 3 is {signed}")
 
 
@@ -479,7 +482,8 @@ def value_of_code(chunk, bound):
     """The function of (element, code) that gives the element's value. `rounded` follows every operation."""
     flags = chunk.header.flags
     rounded = chunk.header.element_type.arithmetic
-    step = 2 * bound
+    smaller = chunk.header.element_type.name == "f32" and not flags & (KEEP_SUPPORT | DITHER)
+    step = rounded((2 - 2.0**-7) * bound) if smaller else 2 * bound
     key = dither_key(chunk.header.seed, chunk.number)
 
     def plain(_, c):
@@ -517,78 +521,54 @@ def dither(key, i):
 # ---- section 5: fast codes ----
 
 
-class FastStreams(NamedTuple):
-    kinds: list  # one a block
-    words: object  # an iterator
-    bits: BitReader
-
-
 def decode_fast(chunk, reader):
-    streams = read_fast_streams(chunk, reader)
-    chunk.stats["kinds"] = sorted(set(streams.kinds))
+    n_blocks = ceil_div(chunk.n, 64)
+    pairs = reader.take(ceil_div(n_blocks, 2))
+    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)][:n_blocks]
+    chunk.stats["kinds"] = sorted(set(kinds))
     zs = []
-    for kind in streams.kinds:
-        zs += decode_block(chunk, kind, streams)
-    require(next(streams.words, None) is None, f"{reader.what}: words left over")
-    require(streams.bits.bytes_left() == 0, f"{reader.what}: bits left over")
+    for kind in kinds:
+        zs += decode_block(chunk, kind, reader)
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes left over")
     return add_predictions(chunk, [chunk.residual(z) for z in zs[:chunk.n]])
 
 
-def read_fast_streams(chunk, reader):
-    n_blocks = ceil_div(chunk.n, 64)
-    n_words = reader.number("I")
-    pairs = reader.take(ceil_div(n_blocks, 2))
-    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)]
-    words = reader.numbers("Q", n_words)
-    return FastStreams(kinds[:n_blocks], iter(words), BitReader(reader.rest(), reader.what))
-
-
-def decode_block(chunk, kind, streams):
+def decode_block(chunk, kind, reader):
     """The 64 values z of a block."""
-    if kind == 0:
-        return [0] * 64
-    n_planes, bitmap = block_kind(chunk, kind, streams.bits)
-    if bitmap:
-        return decode_bitmap_block(chunk, n_planes, streams)
-    planes = [next_word(chunk, streams.words) for _ in range(n_planes)]
-    return merge_planes(planes, 64)
-
-
-def block_kind(chunk, kind, bits):
-    """Number of planes, and whether the block is bitmap."""
-    if kind <= 6:
-        return kind, True
-    if kind <= 14:
-        return kind - 6, False
-    byte = bits.take(8)
-    n_planes, bitmap = byte & 127, byte >= 128
-    require(n_planes <= chunk.width, f"chunk {chunk.number}: a block of {n_planes} planes")
-    return n_planes, bitmap
-
-
-def decode_bitmap_block(chunk, n_planes, streams):
-    bitmap = next_word(chunk, streams.words)
-    places = [j for j in range(64) if bitmap >> j & 1]
-    require(len(places) <= 56, f"chunk {chunk.number}: a bitmap of {len(places)}")
-    planes = [streams.bits.take(len(places)) for _ in range(n_planes)]
+    width, bitmap = block_shape(chunk, kind, reader)
+    if not bitmap:
+        return read_values(reader, 64, width)
+    places = [j for j, bit in enumerate(bits_of(reader.number("Q"), 64)) if bit]
     zs = [0] * 64
-    for place, value in zip(places, merge_planes(planes, len(places))):
+    for place, value in zip(places, read_values(reader, len(places), width)):
         zs[place] = value + 1
     return zs
 
 
-def next_word(chunk, words):
-    word = next(words, None)
-    require(word is not None, f"chunk {chunk.number}: too few words")
-    return word
+def block_shape(chunk, kind, reader):
+    """Bits a value, and whether the block is bitmap."""
+    if kind <= 6:
+        return kind, kind > 0
+    if kind <= 14:
+        return kind - 6, False
+    byte = reader.number("B")
+    width, bitmap = byte & 127, byte >= 128
+    require(width <= chunk.width, f"chunk {chunk.number}: a block of {width} bits a value")
+    return width, bitmap
 
 
-def merge_planes(planes, count):
-    """Value j has bit j of plane p as its bit p."""
+def bits_of(value, count):
+    return [value >> j & 1 for j in range(count)]
+
+
+def read_values(reader, count, width):
+    """The lowest 8 bits of all values, the next 8, and so on; each part in whole bytes."""
     values = [0] * count
-    for p, plane in enumerate(planes):
+    for shift in range(0, width, 8):
+        bits = min(8, width - shift)
+        part = BitReader(reader.take(ceil_div(count * bits, 8)), reader.what)
         for j in range(count):
-            values[j] |= (plane >> j & 1) << p
+            values[j] |= part.take(bits) << shift
     return values
 
 
@@ -611,12 +591,14 @@ def add_predictions(chunk, residuals):
 
 # ---- section 6: dense codes ----
 
-N_CONTEXTS = 24
+N_CONTEXTS = 16
 N_STATES = 64
-TABLE_TOTAL = 512  # sum of a context's frequencies
+TABLE_TOTAL = 1024  # sum of a context's frequencies
 STATE_LOW = 65536  # states stay at or above this
-FIRST_ESCAPE = 32
-LAST_SYMBOL = 58  # 31 extra bits
+# The least residual of each symbol, and the number of raw bits; the last symbol's residuals are among the escapes.
+SYMBOLS = [(z, 0) for z in range(8)] + [(8, 2), (12, 2), (16, 3), (24, 4), (40, 5), (72, 5), (104, 6), (168, 0)]
+ESCAPE = 15
+CONTEXTS = ((0, 1, 1, 2), (3, 4, 5, 6), (7, 8, 9, 10), (7, 11, 12, 13), (7, 11, 12, 14), (7, 11, 12, 15))
 GRADIENT_LEVELS = (1, 3, 6, 12, 24)
 MAGNITUDE_LEVELS = (1, 2, 4)
 
@@ -662,21 +644,22 @@ def arrange_lanes(chunk):
 
 
 def decode_dense(chunk, reader):
-    tables_bytes, extra_bytes = reader.numbers("I", 2)
-    tables = read_tables(BitReader(reader.take(tables_bytes), f"{reader.what}, tables"))
-    extra = BitReader(reader.take(extra_bytes), f"{reader.what}, extra bits")
+    tables_bytes, escape_bytes = reader.numbers("I", 2)
+    bits = BitReader(reader.take(tables_bytes), f"{reader.what}, tables")
+    escapes = Escapes(bits.take(5), BitReader(reader.take(escape_bytes), f"{reader.what}, escapes"))
+    tables = read_tables(bits)
     states = list(reader.numbers("I", N_STATES))
     require(reader.left() % 2 == 0, f"{reader.what}: half a word")
     words = reader.numbers("H", reader.left() // 2)
-    coder = SymbolDecoder(tables, extra, states, words, reader.what)
+    coder = SymbolDecoder(tables, escapes, states, words, reader.what)
     codes = decode_cells(chunk, arrange_lanes(chunk), coder)
     coder.check_end()
-    chunk.stats["escapes"] = coder.escapes
+    chunk.stats["escapes"] = coder.n_escapes
     return codes
 
 
 def read_tables(bits):
-    """For each context a list with (symbol, frequency, start) for each of the 512 slots, or None."""
+    """For each context a list with (symbol, frequency, start) for each of the 1024 slots, or None."""
     tables = []
     for _ in range(N_CONTEXTS):
         tables.append(read_table(bits) if bits.take(1) else None)
@@ -685,8 +668,7 @@ def read_tables(bits):
 
 def read_table(bits):
     slots = []
-    last = bits.take(6)
-    require(last <= LAST_SYMBOL, f"{bits.what}: symbol {last}")
+    last = bits.take(4)
     for symbol in range(last + 1):
         frequency = bits.elias_gamma() - 1
         require(len(slots) + frequency <= TABLE_TOTAL, f"{bits.what}: frequencies sum to more than {TABLE_TOTAL}")
@@ -695,17 +677,23 @@ def read_table(bits):
     return slots
 
 
+class Escapes(NamedTuple):
+    """Residuals that are written apart."""
+    order: int
+    bits: BitReader
+
+
 class SymbolDecoder:
     """The 64 states of the entropy coder, and what they feed on."""
 
-    def __init__(self, tables, extra, states, words, what):
+    def __init__(self, tables, escapes, states, words, what):
         self.tables = tables
-        self.extra = extra  # bits
+        self.escapes = escapes
         self.states = states
         self.words = words
         self.what = what
         self.next_word = 0
-        self.escapes = 0
+        self.n_escapes = 0
 
     def take(self, lane, context):
         """The residual z, zigzagged, of the next cell. A row has a multiple of 64 lanes, so cell j mod 64 is lane mod 64."""
@@ -714,26 +702,27 @@ class SymbolDecoder:
         x = self.states[lane % N_STATES]
         slot = x % TABLE_TOTAL
         symbol, frequency, start = table[slot]
-        x = frequency * (x // TABLE_TOTAL) + slot - start
+        least, n_raw = SYMBOLS[symbol]
+        raw = x // TABLE_TOTAL % (1 << n_raw)
+        x = frequency * (x // TABLE_TOTAL >> n_raw) + slot - start
         if x < STATE_LOW:
             x = x * 65536 + self.word()
         self.states[lane % N_STATES] = x
-        return symbol if symbol < FIRST_ESCAPE else self.escaped(symbol)
+        return least + (self.escaped() if symbol == ESCAPE else raw)
 
     def word(self):
         require(self.next_word < len(self.words), f"{self.what}: too few words")
         self.next_word += 1
         return self.words[self.next_word - 1]
 
-    def escaped(self, symbol):
-        self.escapes += 1
-        e = symbol - 27
-        return (1 << e) + self.extra.take(e)
+    def escaped(self):
+        self.n_escapes += 1
+        return self.escapes.bits.exp_golomb(self.escapes.order)
 
     def check_end(self):
         require(all(x == STATE_LOW for x in self.states), f"{self.what}: the states do not end as they should")
         require(self.next_word == len(self.words), f"{self.what}: {len(self.words) - self.next_word} words left over")
-        require(self.extra.bytes_left() == 0, f"{self.what}: extra bits left over")
+        require(self.escapes.bits.bytes_left() == 0, f"{self.what}: escapes left over")
 
 
 def decode_cells(chunk, lanes, coder):
@@ -768,7 +757,7 @@ def decode_column(chunk, neighbours, coder):
     codes = []
     for lane, around in enumerate(neighbours):
         prediction, gradient, magnitude = look(*around)
-        context = 4 * bisect_right(GRADIENT_LEVELS, gradient) + bisect_right(MAGNITUDE_LEVELS, magnitude)
+        context = CONTEXTS[bisect_right(GRADIENT_LEVELS, gradient)][bisect_right(MAGNITUDE_LEVELS, magnitude)]
         residual = chunk.residual(coder.take(lane, context))
         codes.append(as_signed(prediction + residual, chunk.width))
     return codes

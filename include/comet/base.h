@@ -26,8 +26,8 @@ typedef enum comet_status {
     COMET_ERROR_OVERFLOW = 2,    /* sizes whose product does not fit 64 bits (or this machine's size_t) */
     COMET_ERROR_MEMORY = 3,      /* the allocator gave nothing */
     COMET_ERROR_CAPACITY = 4,    /* the destination is too small */
-    COMET_ERROR_CORRUPT = 5,     /* a frame that is truncated, damaged or not a frame */
-    COMET_ERROR_UNSUPPORTED = 6, /* a frame of a later format version, or a feature this build lacks */
+    COMET_ERROR_CORRUPT = 5,     /* a frame or file that is truncated, damaged or not what it should be */
+    COMET_ERROR_UNSUPPORTED = 6, /* a later format version, or a feature this build lacks */
     COMET_ERROR_UNREACHABLE = 7, /* no bound reaches the target ratio */
     COMET_ERROR_IO = 8,          /* a file cannot be opened, read or written */
     COMET_ERROR_DIVERGED = 9,    /* the loss of a training run is no longer finite */
@@ -77,7 +77,7 @@ typedef enum comet_isa {
     COMET_ISA_REFERENCE = 0, /* plain C */
     COMET_ISA_NEON = 1,      /* AArch64 */
     COMET_ISA_AVX2 = 2,      /* AVX2, BMI2, F16C, FMA */
-    COMET_ISA_AVX512 = 3,    /* AVX-512 F, BW, DQ, VL, VBMI, VBMI2 (Ice Lake, Zen 4 and later) */
+    COMET_ISA_AVX512 = 3,    /* AVX-512 F, BW, DQ, VL, VBMI, VBMI2, GFNI (Ice Lake, Zen 4 and later) */
 } comet_isa;
 
 /* "reference", "neon", "avx2" or "avx512". */

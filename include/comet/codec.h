@@ -49,7 +49,7 @@ typedef enum comet_bound_mode {
 } comet_bound_mode;
 
 typedef enum comet_level {
-    COMET_LEVEL_FAST = 0,  /* bit planes, at about the speed of memcpy */
+    COMET_LEVEL_FAST = 0,  /* packed bits, at about the speed of memcpy */
     COMET_LEVEL_DENSE = 1, /* context-conditioned entropy coding */
     COMET_LEVEL_AUTO = 2,  /* per chunk the cheaper of the two that reaches what is asked, see min_ratio */
 } comet_level;

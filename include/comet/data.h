@@ -2,7 +2,7 @@
  * Images and labels: data sets, and a loader that decodes and augments ahead of training.
  *
  *   comet_dataset_open, _close     "cifar10:DIR", "idx:DIR", "fashion", "folder:DIR", "npy:X,Y", "synthetic"
- *   comet_dataset_info             images, classes, shape
+ *   comet_dataset_describe, _class images, classes, shape; names of classes
  *   comet_loader_create, _destroy  threads that fill batches into a bounded queue
  *   comet_loader_next, _release    the next batch, and giving it back
  *
@@ -52,7 +52,7 @@ typedef struct comet_dataset_info {
     uint32_t channels, height, width; /* of an image as the loader gives it */
     uint32_t n_classes;
     bool crops;       /* augmented by random resized crops (folder), else by padding, shift and flip (cifar10) or not at all */
-    const char *kind; /* "cifar10", "idx", "folder", "npy", "synthetic"; valid as long as the data set */
+    const char *kind; /* "cifar10", "idx" (fashion too), "folder", "npy", "synthetic"; valid as long as the data set */
 } comet_dataset_info;
 
 COMET_API comet_dataset_info comet_dataset_describe(const comet_dataset *dataset);
@@ -64,7 +64,7 @@ typedef struct comet_loader_params {
     size_t size;
     uint32_t batch;
     uint32_t n_threads; /* that decode; 0: one per core, at most 4 */
-    uint32_t queue;     /* batches ready ahead; 0: 3 */
+    uint32_t queue;     /* batches ready ahead, beside one in use; 0: 3 */
     uint64_t seed;
     bool shuffle;   /* a new order each epoch; what is left of a batch at the end is dropped */
     bool augment;   /* random crops, shifts and flips as the kind of data has them */
@@ -84,7 +84,8 @@ typedef struct comet_batch {
     uint64_t epoch, batch_in_epoch; /* which batch this is */
 } comet_batch;
 
-/* The loader borrows the data set, which must outlive it. */
+/* The loader borrows the data set, which must outlive it; several loaders may share one. A loader serves one thread at a time.
+ * To begin after the last batch of an epoch (batch_in_epoch equal to comet_loader_batches) is to begin with the next epoch. */
 COMET_API comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, const comet_loader_params *params);
 /* Stops the threads, whatever they do. */
 COMET_API void comet_loader_destroy(comet_loader *loader);
@@ -92,17 +93,19 @@ COMET_API void comet_loader_destroy(comet_loader *loader);
 /* Batches in an epoch. */
 COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 
-/* Waits for the next batch in order; *batch stays valid until comet_loader_release. *end becomes true, and no batch is given,
- * after the last one. With `strict`, a broken image fails here and names the file. */
+/* Waits for the next batch in order; *batch stays valid until comet_loader_release, and up to queue + 1 batches may be held at
+ * once. *end becomes true, and no batch is given, after the last one. With `strict`, a broken image fails here and names the
+ * file; so does every later call. */
 COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end);
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
 
-/* Since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full. */
+/* Since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full. Skipped
+ * images count with the batch they belong to, once it was given. Any thread. */
 typedef struct comet_loader_stats {
     uint64_t n_batches, n_skipped;
     double wait_seconds;     /* that comet_loader_next waited: the loader was the limit */
     double decode_seconds;   /* of all threads together */
-    uint64_t bytes;          /* memory of the queue and of the data set */
+    uint64_t bytes;          /* memory of the queue, of the threads and of the data set, mapped files in full */
     char first_skipped[256]; /* file name and reason of the first broken image, or "" */
 } comet_loader_stats;
 

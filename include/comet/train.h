@@ -180,7 +180,8 @@ COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
  * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
 COMET_API comet_status comet_weights_net(const char *path, char **text);
 
-/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing. */
+/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
+ * torch.load reads where the path ends in .pt. */
 COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
 
 /* ---- a whole run ---- */

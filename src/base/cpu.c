@@ -42,7 +42,7 @@ static comet_isa detect_cpu(void)
     if (!__get_cpuid(0x80000001u, &a, &b, &c, &d) || !(c & bit_LZCNT) || (b7 & need7) != need7)
         return COMET_ISA_REFERENCE;
     const unsigned need512b = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
-    const unsigned need512c = bit_AVX512VBMI | bit_AVX512VBMI2;
+    const unsigned need512c = bit_AVX512VBMI | bit_AVX512VBMI2 | bit_GFNI;
     if ((b7 & need512b) != need512b || (c7 & need512c) != need512c || (saved_state() & ZMM_STATE) != ZMM_STATE)
         return COMET_ISA_AVX2;
     return COMET_ISA_AVX512;

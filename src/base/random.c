@@ -47,10 +47,15 @@ double comet_random_uniform(comet_random *r)
     return (double)((high << 32 | low) >> 11) * 0x1p-53;
 }
 
+/* Box and Muller: normal numbers come in pairs. */
 double comet_random_normal(comet_random *r)
 {
-    const double radius = sqrt(-2 * log1p(-comet_random_uniform(r)));
-    return radius * cos(6.283185307179586 * comet_random_uniform(r));
+    r->has_spare = !r->has_spare;
+    if (!r->has_spare)
+        return r->spare;
+    const double radius = sqrt(-2 * log1p(-comet_random_uniform(r))), angle = 6.283185307179586 * comet_random_uniform(r);
+    r->spare = radius * sin(angle);
+    return radius * cos(angle);
 }
 
 uint64_t comet_random_below(comet_random *r, uint64_t n)

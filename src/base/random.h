@@ -27,6 +27,8 @@ typedef struct comet_random {
     comet_stream stream;
     uint32_t block[4];
     unsigned n_left;
+    double spare; /* the second of a pair of normal numbers */
+    int has_spare;
 } comet_random;
 
 comet_random comet_random_start(uint64_t seed, comet_stream stream, uint64_t part, uint32_t first);

@@ -1,5 +1,5 @@
 /*
- * Bit streams, least significant bit first, and streams of whole 64-bit words, little-endian.
+ * Bit streams, least significant bit first.
  *
  * Bits are written and read up to 56 at a time. The writer needs 8 bytes of room behind what it has written; the reader may
  * look 8 bytes past the end, and reads past the end are noticed by bit_reader_ok, to be asked after a block at the latest.
@@ -64,35 +64,6 @@ static inline uint64_t bit_read(bit_reader *r, unsigned count)
 static inline bool bit_reader_ok(const bit_reader *r)
 {
     return r->position <= r->limit;
-}
-
-/* Bit planes: those of 64 bits as words, shorter ones as bits. */
-typedef struct plane_writer {
-    uint8_t *words;
-    bit_writer bits;
-} plane_writer;
-
-typedef struct plane_reader {
-    const uint8_t *words, *words_end; /* reads past the end give 0 and are noticed */
-    bit_reader bits;
-} plane_reader;
-
-static inline void word_write(plane_writer *w, uint64_t v)
-{
-    store_u64(w->words, v);
-    w->words += 8;
-}
-
-static inline uint64_t word_read(plane_reader *r)
-{
-    uint64_t v = r->words < r->words_end ? load_u64(r->words) : 0;
-    r->words += 8;
-    return v;
-}
-
-static inline bool plane_reader_ok(const plane_reader *r)
-{
-    return r->words <= r->words_end && bit_reader_ok(&r->bits);
 }
 
 #endif

@@ -29,7 +29,7 @@ comet_status encoder_predict(comet_encoder *encoder, const chunk_plan *plan, con
         uint64_t k = i * n_chunks / n_sampled, first = k * p.chunk_elements, length = min_u64(p.chunk_elements, n - first);
         const uint8_t *x = (const uint8_t *)src + first * comet_dtype_bytes(p.dtype);
         chunk_payload part = chunk_encode(&p, ws, k, x, (size_t)length, &stats, &sum);
-        bytes += (double)chunk_payload_bytes(&part);
+        bytes += (double)part.bytes;
         elements += (double)length;
     }
     *frame_bytes = elements > 0 ? bytes / elements * (double)n : 0;

@@ -9,9 +9,10 @@
 #include "codec/linear.h"
 
 enum { RUN = BLOCK, FAST_RUNS = 10 };
-enum { DENSE_BITS = 8 * 400 }; /* states and tables of a chunk, about */
-enum { LINEAR_TRIES = 6 };     /* fits are slow */
-enum { LEVELS = 4, TOKENS = N_DIRECT + 64 };
+enum { DENSE_BITS = 8 * 400 };                              /* states and tables of a chunk, about */
+enum { LINEAR_TRIES = 6 };                                  /* fits are slow */
+#define SAMPLE_MARGIN 1.03                                  /* what a sample promises, a chunk does not quite keep */
+enum { LEVELS = 4, N_DIRECT = 32, TOKENS = N_DIRECT + 64 }; /* residuals from N_DIRECT on share a token by length */
 
 typedef struct sample {
     const codec_kernels *kernels;
@@ -105,7 +106,7 @@ static void median_residuals(const sample *s, const uint8_t *codes, uint32_t *z)
     }
 }
 
-static uint64_t dense_cost(const sample *s, enum predictor predictor)
+static uint64_t dense_cost(const sample *s, enum predictor predictor, bool identity)
 {
     census c = {.extra_bits = 0};
     for (size_t k = 0; k < s->n_runs; k++) {
@@ -113,7 +114,7 @@ static uint64_t dense_cost(const sample *s, enum predictor predictor)
         if (median)
             median_residuals(s, run_codes(s, k), (uint32_t *)s->residuals);
         else
-            s->kernels->predict[s->width](predictor, false, run_codes(s, k), RUN, s->strides, s->residuals);
+            s->kernels->predict[s->width](predictor, identity, run_codes(s, k), RUN, s->strides, s->residuals);
         count_residuals(&c, median ? CODES32 : s->width, s->residuals, RUN, s->level + k * RUN);
     }
     return entropy_bits(&c);
@@ -195,8 +196,8 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool
     *best = UINT64_MAX;
     for (int i = 0; i < 4; i++) {
         enum predictor p = dense ? dense_set[i] : fast_set[i];
-        bool identity = !dense && p == PREDICT_NONE && s->non_negative;
-        uint64_t bits = dense ? dense_cost(s, p) : fast_cost(s, p, identity);
+        bool identity = p == PREDICT_NONE && s->non_negative;
+        uint64_t bits = dense ? dense_cost(s, p, identity) : fast_cost(s, p, identity);
         if (bits < *best) {
             *best = bits;
             c.predictor = p;
@@ -230,7 +231,7 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
     dense_bits += DENSE_BITS * (s.n_runs * RUN) / n;
     if (plan->min_ratio > 0) {
         double ratio = (double)(s.n_runs * RUN * comet_dtype_bytes(plan->dtype) * 8) / ((double)fast_bits + 1);
-        return ratio >= plan->min_ratio || fast_bits <= dense_bits ? fast : dense;
+        return ratio >= plan->min_ratio * SAMPLE_MARGIN || fast_bits <= dense_bits ? fast : dense;
     }
     return dense_bits * 5 <= fast_bits * 4 ? dense : fast;
 }

@@ -7,7 +7,7 @@
 typedef struct choice {
     bool dense;
     enum predictor predictor;
-    bool identity; /* predictor NONE, and hardly a code is negative: no sign to code (fast only) */
+    bool identity; /* predictor NONE, and hardly a code is negative: no sign to code */
 } choice;
 
 #define SAMPLE_RUNS 32 /* of one block each */

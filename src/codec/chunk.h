@@ -49,16 +49,11 @@ typedef struct chunk_stats {
     double seconds_quantise, seconds_predict, seconds_code;
 } chunk_stats;
 
-/* An encoded chunk, in two pieces that belong behind each other. */
+/* An encoded chunk. */
 typedef struct chunk_payload {
-    const uint8_t *head, *tail;
-    size_t head_bytes, tail_bytes;
+    const uint8_t *data; /* NULL: none */
+    size_t bytes;
 } chunk_payload;
-
-static inline size_t chunk_payload_bytes(const chunk_payload *p)
-{
-    return p->head_bytes + p->tail_bytes;
-}
 
 /* What a decoder's workspace must be able to hold. */
 typedef struct chunk_needs {

@@ -59,7 +59,7 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
                  .n_outliers = load_u32(payload + 4),
                  .end = payload + bytes};
     size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
-    bool unsigned_fits = p->mode == CHUNK_FAST && (p->predictor == PREDICT_NONE || p->predictor == PREDICT_LINEAR);
+    bool unsigned_fits = p->predictor == PREDICT_NONE || (p->mode == CHUNK_FAST && p->predictor == PREDICT_LINEAR);
     if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n || (p->identity && !unsigned_fits))
         return false;
     if (p->predictor == PREDICT_LINEAR) {
@@ -88,24 +88,23 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
     size_t element = comet_dtype_bytes(plan->dtype);
     strides s = {plan->shape.channels, plan->shape.line};
     size_t room = (size_t)(p->outliers - p->codes);
-    if (room < 4 + kinds || load_u32(p->codes) > (room - 4 - kinds) / 8)
+    if (room < kinds)
         return false;
-    const uint8_t *words = p->codes + 4 + kinds, *words_end = words + (size_t)load_u32(p->codes) * 8;
     size_t carried = q ? codes_carried(plan) : 0;
-    plane_reader in = {words, words_end, bit_reader_make(words_end, (size_t)(p->outliers - words_end))};
+    block_reader in = {p->codes + kinds, p->outliers};
     for (size_t b = 0; b < n_blocks; b += TILE_BLOCKS) {
         size_t count = (size_t)min_u64(TILE_BLOCKS, n_blocks - b), i = b * BLOCK;
         uint8_t *tile = carried ? codes : codes + i * size;
         if (carried && i)
             memcpy(codes - carried * size, codes + (QUANT_TILE - carried) * size, carried * size);
-        if (!k->unpack[p->width](p->codes + 4, b, count, p->identity, &in, tile))
+        if (!k->unpack[p->width](p->codes, b, count, p->identity, &in, tile))
             return false;
         k->unpredict[p->width](p->predictor, tile, count * BLOCK, s);
         if (q)
             k->dequantise[p->width][plan->dtype](q, tile, (size_t)min_u64(count * BLOCK, n - i), (uint32_t)i, x + i * element,
                                                  stream);
     }
-    return in.words == in.words_end && in.bits.position + 8 > in.bits.limit;
+    return in.next == in.end;
 }
 
 static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quantiser *q, const uint8_t *codes, size_t n,
@@ -178,7 +177,8 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);
-        if (!dense_decode(plan->kernels, ws, p->width, p->predictor, &l, p->codes, (size_t)(p->outliers - p->codes), codes))
+        size_t bytes = (size_t)(p->outliers - p->codes);
+        if (!dense_decode(plan->kernels, ws, p->width, p->predictor, p->identity, &l, p->codes, bytes, codes))
             return false;
     }
     if (p->predictor == PREDICT_LINEAR) {

@@ -149,32 +149,15 @@ static void make_codes(chunk *c)
 
 /* ---- sections of the payload ---- */
 
-/* Words of a block at most: a plane for each bit of a code, or a map. */
-static size_t most_words(enum code_width width)
-{
-    return 8 * code_bytes(width);
-}
-
-/* Where codes end, in one piece or in two. */
-typedef struct pieces {
-    uint8_t *head_end;        /* NULL: there is no such payload */
-    uint8_t *tail, *tail_end; /* NULL if there is one piece */
-} pieces;
-
-/* Where the parts of a fast payload grow: bits gather behind the room that the words may need. */
+/* Where the parts of a fast payload grow. */
 typedef struct fast_output {
-    uint8_t *out, *kinds, *words, *bits;
-    plane_writer writer;
+    uint8_t *kinds, *next;
 } fast_output;
 
 static fast_output fast_begin(const chunk *c, uint8_t *out)
 {
     size_t n_blocks = (c->n + BLOCK - 1) / BLOCK;
-    fast_output f = {.out = out, .kinds = out + 4};
-    f.words = f.kinds + (n_blocks + 1) / 2;
-    f.bits = f.words + n_blocks * most_words(c->width) * 8;
-    f.writer = (plane_writer){.words = f.words, .bits = {.next = f.bits}};
-    return f;
+    return (fast_output){.kinds = out, .next = out + (n_blocks + 1) / 2};
 }
 
 /* Predicts and packs the codes of elements [i, i + n). */
@@ -185,26 +168,20 @@ static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, fas
     size_t n_blocks = (n + BLOCK - 1) / BLOCK;
     k->predict[c->width](how->predictor, how->identity, c->codes + i * code_bytes(c->width), n_blocks * BLOCK, s,
                          c->ws->residuals.data);
-    k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, &f->writer);
+    f->next = k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, f->next);
 }
 
-/* Count of words, kinds, words; bits apart. */
-static pieces fast_end(fast_output *f)
-{
-    store_u32(f->out, (uint32_t)((f->writer.words - f->words) / 8));
-    return (pieces){f->writer.words, f->bits, bit_writer_end(&f->writer.bits)};
-}
-
-static pieces write_fast(const chunk *c, const choice *how, uint8_t *out)
+/* Returns the end. */
+static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
 {
     fast_output f = fast_begin(c, out);
     for (size_t i = 0; i < c->n; i += QUANT_TILE)
         fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &f);
-    return fast_end(&f);
+    return f.next;
 }
 
-/* Quantises on the way, to 16 bits. Nothing if the elements do not suit that. */
-static pieces quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
+/* Quantises on the way, to 16 bits. NULL if the elements do not suit that. */
+static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
 {
     fast_output f = fast_begin(c, out);
     tile_job job = {.quantiser = &c->quantiser,
@@ -214,7 +191,7 @@ static pieces quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
                     .strides = {c->plan->shape.channels, c->plan->shape.line},
                     .residuals = c->ws->residuals.data,
                     .kinds = f.kinds,
-                    .out = &f.writer};
+                    .out = &f.next};
     int16_t *codes = (int16_t *)(void *)c->codes;
     size_t carried = codes_carried(c->plan);
     for (size_t i = 0; i < c->n; i += QUANT_TILE) {
@@ -225,22 +202,21 @@ static pieces quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
         if (carried && i)
             memcpy(codes - carried, codes + QUANT_TILE - carried, carried * sizeof *codes);
         job.failed = c->failed + i / BLOCK;
-        c->plan->kernels->encode_tile[c->plan->dtype](&job);
-        count_failed(c, i, job.n);
+        c->n_failed += c->plan->kernels->encode_tile[c->plan->dtype](&job);
         if (c->n_failed > c->n / 64)
-            return (pieces){0};
+            return NULL;
     }
-    return fast_end(&f);
+    return f.next;
 }
 
-/* What does not pay for dense tables may still do fast; *how says in the end how it was done. */
-static pieces write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
+/* What does not pay for dense tables may still do fast; *how says in the end how it was done. Returns the end. */
+static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
     if (how->dense) {
         lanes l = geometry_lanes(&c->plan->shape, c->plan->chunk_elements, c->n);
-        uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, &l, c->codes, out, most);
+        uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, how->identity, &l, c->codes, out, most);
         if (end)
-            return (pieces){.head_end = end};
+            return end;
         how->dense = false;
         how->predictor = how->predictor == PREDICT_MEDIAN ? PREDICT_LORENZO : how->predictor;
     }
@@ -276,30 +252,25 @@ static chunk_payload write_raw(const chunk *c)
     uint8_t *out = c->ws->out.data;
     memset(out, 0, CHUNK_HEADER_BYTES);
     memcpy(out + CHUNK_HEADER_BYTES, c->x, c->n * c->element);
-    return (chunk_payload){.head = out, .head_bytes = chunk_bound(c->n, c->element)};
+    return (chunk_payload){out, chunk_bound(c->n, c->element)};
 }
 
-/* Header and outliers around the codes; nothing if a raw chunk is no longer. */
-static chunk_payload finish(const chunk *c, const choice *how, pieces codes)
+/* Header and outliers around the codes, which end at `codes_end` or are NULL; nothing if a raw chunk is no longer. */
+static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_end)
 {
-    uint8_t *head = c->ws->out.data, *outliers = codes.tail ? codes.tail_end : codes.head_end;
+    uint8_t *head = c->ws->out.data;
     size_t raw = chunk_bound(c->n, c->element);
-    chunk_payload p = {.head = head, .tail = codes.tail};
-    if (!codes.head_end)
+    if (!codes_end || (size_t)(codes_end - head) + c->n_failed * (c->element + 1) >= raw)
         return (chunk_payload){0};
-    p.head_bytes = (size_t)(codes.head_end - head);
-    p.tail_bytes = codes.tail ? (size_t)(codes.tail_end - codes.tail) : 0;
-    if (chunk_payload_bytes(&p) + c->n_failed * (c->element + 1) >= raw)
-        return (chunk_payload){0};
-    size_t outlier_bytes = (size_t)(write_outliers(c, outliers) - outliers);
-    *(codes.tail ? &p.tail_bytes : &p.head_bytes) += outlier_bytes;
+    uint8_t *end = write_outliers(c, codes_end);
     head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
     head[1] = (uint8_t)c->width;
     head[2] = (uint8_t)how->predictor;
     head[3] = how->identity;
     store_u32(head + 4, (uint32_t)c->n_failed);
-    store_u32(head + 8, (uint32_t)outlier_bytes);
-    return chunk_payload_bytes(&p) < raw ? p : (chunk_payload){0};
+    store_u32(head + 8, (uint32_t)(end - codes_end));
+    size_t bytes = (size_t)(end - head);
+    return bytes < raw ? (chunk_payload){head, bytes} : (chunk_payload){0};
 }
 
 /* All the codes are there: the payload, or nothing if a raw one is no longer. */
@@ -316,8 +287,7 @@ static chunk_payload write_coded(chunk *c, choice *how)
     size_t so_far = (size_t)(out - head), raw = chunk_bound(c->n, c->element);
     if (so_far >= raw)
         return (chunk_payload){0};
-    pieces codes = write_codes(c, how, out, raw - so_far);
-    return finish(c, how, codes);
+    return finish(c, how, write_codes(c, how, out, raw - so_far));
 }
 
 /* ---- the whole ---- */
@@ -366,9 +336,9 @@ static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats)
     stats->seconds_predict += t1 - t0;
     if (how.predictor == PREDICT_LINEAR)
         return (chunk_payload){0};
-    pieces codes = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
+    uint8_t *end = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
     stats->seconds_code += comet_now() - t1;
-    return finish(c, &how, codes);
+    return finish(c, &how, end);
 }
 
 static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
@@ -394,12 +364,12 @@ chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index
     chunk_payload p = {0};
     if (plan->level == COMET_LEVEL_FAST && !plan->lossless)
         p = encode_in_one_pass(&c, stats);
-    if (!p.head)
+    if (!p.data)
         p = encode_in_stages(&c, stats);
-    if (!p.head)
+    if (!p.data)
         p = write_raw(&c);
     take_figures(&c);
-    add_figures(&c, p.head[0], stats);
+    add_figures(&c, p.data[0], stats);
     *sum_of_squares = c.figures.sum_of_squares;
     return p;
 }

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "codec/kernels/dense_model.h"
+
 /* ---- frequencies ---- */
 
 /* Scales counts to a sum of PROB_SCALE, at least 1 for each symbol that occurs. All zero if nothing occurs. */
@@ -48,57 +50,109 @@ static uint32_t read_gamma(bit_reader *r)
     return (1u << below) | (uint32_t)bit_read(r, below);
 }
 
-/* For each context one bit, whether it occurs; then 6 bits for its last symbol and frequency + 1 of each up to that. */
-static uint8_t *write_tables(uint32_t frequency[N_CONTEXTS][N_SYMBOLS], uint8_t *out)
+/* The order of the escapes; for each context one bit, whether it occurs; then 4 bits for its last symbol and frequency + 1 of
+ * each up to that. */
+static uint8_t *write_tables(unsigned escape_order, uint32_t frequency[N_CONTEXTS][N_SYMBOLS], uint8_t *out)
 {
     bit_writer w = {.next = out};
+    bit_write(&w, escape_order, 5);
     for (int c = 0; c < N_CONTEXTS; c++) {
         int last = N_SYMBOLS - 1;
         while (last >= 0 && frequency[c][last] == 0)
             last--;
         bit_write(&w, last >= 0, 1);
         if (last >= 0)
-            bit_write(&w, (uint64_t)last, 6);
+            bit_write(&w, (uint64_t)last, 4);
         for (int s = 0; s <= last; s++)
             write_gamma(&w, frequency[c][s] + 1);
     }
     return bit_writer_end(&w);
 }
 
-/* Slots of one context. A context that does not occur gets symbol 0 everywhere, so that a damaged frame cannot lead astray. */
-static void fill_slots(const uint32_t frequency[N_SYMBOLS], uint32_t *slots)
+/* A context that does not occur gets symbol 0 everywhere, so that a damaged frame cannot lead astray. */
+static bool read_context(bit_reader *r, uint16_t start[N_SYMBOLS + 1])
 {
-    uint32_t start = 0;
-    for (uint32_t s = 0; s < N_SYMBOLS; s++) {
-        for (uint32_t i = 0; i < frequency[s]; i++)
-            slots[start + i] = s << 23 | i << 12 | frequency[s];
-        start += frequency[s];
-    }
-    for (uint32_t i = start; i < PROB_SCALE; i++)
-        slots[i] = i << 12 | PROB_SCALE;
-}
-
-static bool read_tables(const uint8_t *in, size_t bytes, uint32_t *table)
-{
-    bit_reader r = bit_reader_make(in, bytes);
-    for (int c = 0; c < N_CONTEXTS; c++) {
-        uint32_t frequency[N_SYMBOLS] = {0}, sum = 0;
-        bool occurs = bit_read(&r, 1);
-        unsigned last = occurs ? (unsigned)bit_read(&r, 6) : 0;
-        if (last >= N_SYMBOLS)
-            return false;
-        for (unsigned s = 0; occurs && s <= last && bit_reader_ok(&r); s++) {
-            uint32_t v = read_gamma(&r);
-            if (v == 0 || v - 1 > PROB_SCALE)
+    bool occurs = bit_read(r, 1);
+    unsigned last = occurs ? (unsigned)bit_read(r, 4) : 0;
+    uint32_t sum = occurs ? 0 : PROB_SCALE;
+    start[0] = 0;
+    for (unsigned s = 0; s < N_SYMBOLS; s++) {
+        if (occurs && s <= last) {
+            uint32_t v = read_gamma(r);
+            if (v == 0 || !bit_reader_ok(r) || v - 1 > PROB_SCALE - sum)
                 return false;
-            frequency[s] = v - 1;
             sum += v - 1;
         }
-        if (!bit_reader_ok(&r) || sum != (occurs ? PROB_SCALE : 0))
-            return false;
-        fill_slots(frequency, table + (size_t)c * PROB_SCALE);
+        start[s + 1] = (uint16_t)sum;
     }
+    return sum == PROB_SCALE;
+}
+
+void dense_fill_tables(symbol_tables *t)
+{
+    for (int c = 0; c < N_CONTEXTS; c++)
+        for (int s = 0; s < N_SYMBOLS; s++)
+            memset(t->symbol[c] + t->start[c][s], s, (size_t)(t->start[c][s + 1] - t->start[c][s]));
+    memset(t->quarter, 0, sizeof t->quarter);
+    for (unsigned j = 0; j < 3; j++) {
+        for (unsigned o = 0; o < N_OUTLOOKS; o++)
+            t->quarter[j][o] = (uint16_t)(t->start[context_of[o]][4 * j + 4] << 4 | (4 * j + 4));
+        for (unsigned i = 0; i < 64; i++) {
+            unsigned context = i >> 4 << 2 | (i & 3), symbol = 4 * (3 - (i >> 2 & 3)) + 1 + j;
+            t->within[j][i] = (uint16_t)(t->start[context][symbol] << 4 | symbol);
+        }
+    }
+}
+
+static bool read_tables(const uint8_t *in, size_t bytes, symbol_tables *t, unsigned *escape_order)
+{
+    bit_reader r = bit_reader_make(in, bytes);
+    *escape_order = (unsigned)bit_read(&r, 5);
+    for (int c = 0; c < N_CONTEXTS; c++)
+        if (!read_context(&r, t->start[c]))
+            return false;
+    if (!bit_reader_ok(&r))
+        return false;
+    dense_fill_tables(t);
     return true;
+}
+
+/* ---- escapes ---- */
+
+/* Exp-Golomb numbers: v + 2^order, with a zero in front for every bit that this is longer than 2^order. */
+static uint8_t *write_escapes(const uint32_t *escapes, size_t n, unsigned order, uint8_t *out)
+{
+    bit_writer w = {.next = out};
+    for (size_t i = 0; i < n; i++) {
+        uint64_t v = escapes[i] + (UINT64_C(1) << order);
+        unsigned bits = bit_length_u64(v) - 1;
+        bit_write(&w, UINT64_C(1) << (bits - order), bits - order + 1);
+        bit_write(&w, v - (UINT64_C(1) << bits), bits);
+    }
+    return bit_writer_end(&w);
+}
+
+static uint64_t escape_bits(const uint32_t *escapes, size_t n, unsigned order)
+{
+    uint64_t bits = 0;
+    for (size_t i = 0; i < n; i++)
+        bits += 2 * (bit_length_u64(escapes[i] + (UINT64_C(1) << order)) - 1) - order + 1;
+    return bits;
+}
+
+/* The best order near the mean length. */
+static unsigned choose_order(const uint32_t *escapes, size_t n)
+{
+    uint64_t lengths = 0, least = UINT64_MAX;
+    for (size_t i = 0; i < n; i++)
+        lengths += bit_length_u64(escapes[i]);
+    unsigned mean = n ? (unsigned)(lengths / n) : 0, best = 0;
+    for (unsigned order = mean < 2 ? 0 : mean - 2; order <= mean && order < 32; order++) {
+        uint64_t bits = escape_bits(escapes, n, order);
+        best = bits < least ? order : best;
+        least = bits < least ? bits : least;
+    }
+    return best;
 }
 
 /* ---- rows ---- */
@@ -140,48 +194,57 @@ static void count_symbols(const uint16_t *symbols, size_t n, uint32_t counts[N_C
     uint32_t split[SPLIT][N_CONTEXTS * N_SYMBOLS] = {{0}};
     for (size_t i = 0; i < n; i += SPLIT)
         for (int j = 0; j < SPLIT; j++)
-            split[j][symbols[i + (size_t)j]]++;
+            split[j][symbols[i + (size_t)j] & 0xff]++;
     for (int s = 0; s < N_CONTEXTS * N_SYMBOLS; s++)
         counts[s] = split[0][s] + split[1][s] + split[2][s] + split[3][s];
 }
 
-uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const lanes *l,
-                      const void *codes, uint8_t *out, size_t most)
+/* Frequencies that suit the symbols, and what the coder needs of them. */
+static void make_frequencies(const uint16_t *symbols, size_t n, uint32_t frequency[N_CONTEXTS][N_SYMBOLS],
+                             uint32_t entries[N_CONTEXTS * N_SYMBOLS])
 {
-    size_t row_cells = l->columns * l->width, n = l->rows * row_cells;
-    uint16_t *symbols = ws->symbols.data;
-    uint8_t *words_end = (uint8_t *)ws->words.data + dense_words_room(n);
-    bit_writer extra = {.next = words_end};
-    rows r = rows_make(ws, l, width);
-    for (size_t row = 0; row < l->rows; row++) {
-        rows_advance(&r, row % l->period == 0);
-        k->gather_row[width](l, codes, row, r.current);
-        k->model_row[width](predictor, r.above, r.current, l->columns, l->width, symbols + row * row_cells, &extra);
-    }
-    size_t extra_bytes = (size_t)(bit_writer_end(&extra) - words_end);
-
-    uint32_t counts[N_CONTEXTS * N_SYMBOLS], frequency[N_CONTEXTS][N_SYMBOLS], start_frequency[N_CONTEXTS * N_SYMBOLS];
+    uint32_t counts[N_CONTEXTS * N_SYMBOLS];
     count_symbols(symbols, n, counts);
     for (int c = 0; c < N_CONTEXTS; c++) {
         uint32_t start = 0;
         normalise(counts + c * N_SYMBOLS, frequency[c]);
         for (int s = 0; s < N_SYMBOLS; s++) {
-            start_frequency[c * N_SYMBOLS + s] = start << 16 | frequency[c][s];
+            entries[c * N_SYMBOLS + s] = coder_entry(start, frequency[c][s], symbol_bits[s]);
             start += frequency[c][s];
         }
     }
-    uint32_t state[LANES];
+}
+
+uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                      const lanes *l, const void *codes, uint8_t *out, size_t most)
+{
+    size_t row_cells = l->columns * l->width, n = l->rows * row_cells;
+    uint16_t *symbols = ws->symbols.data;
+    uint8_t *words_end = (uint8_t *)ws->words.data + dense_words_room(n);
+    uint32_t *escapes = (uint32_t *)(void *)words_end, *escapes_end = escapes;
+    rows r = rows_make(ws, l, width);
+    for (size_t row = 0; row < l->rows; row++) {
+        rows_advance(&r, row % l->period == 0);
+        k->gather_row[width](l, codes, row, r.current);
+        escapes_end = k->model_row[width](predictor, identity, r.above, r.current, l->columns, l->width,
+                                          symbols + row * row_cells, escapes_end);
+    }
+    size_t n_escapes = (size_t)(escapes_end - escapes);
+    unsigned order = choose_order(escapes, n_escapes);
+    size_t escape_bytes = (size_t)(escape_bits(escapes, n_escapes, order) + 7) / 8;
+
+    uint32_t frequency[N_CONTEXTS][N_SYMBOLS], entries[N_CONTEXTS * N_SYMBOLS], state[LANES];
+    make_frequencies(symbols, n, frequency, entries);
     for (int i = 0; i < LANES; i++)
         state[i] = STATE_MIN;
-    const uint8_t *words = k->entropy_encode(symbols, n, start_frequency, words_end, state);
+    const uint8_t *words = k->entropy_encode(symbols, n, entries, words_end, state);
     size_t word_bytes = (size_t)(words_end - words);
-    uint8_t *tables = out + 8, *end = write_tables(frequency, tables);
-    if ((size_t)(end - out) + extra_bytes + sizeof state + word_bytes >= most)
+    uint8_t *tables = out + 8, *end = write_tables(order, frequency, tables);
+    if ((size_t)(end - out) + escape_bytes + sizeof state + word_bytes >= most)
         return NULL;
     store_u32(out, (uint32_t)(end - tables));
-    store_u32(out + 4, (uint32_t)extra_bytes);
-    memcpy(end, words_end, extra_bytes);
-    end += extra_bytes;
+    store_u32(out + 4, (uint32_t)escape_bytes);
+    end = write_escapes(escapes, n_escapes, order, end);
     for (int i = 0; i < LANES; i++)
         store_u32(end + 4 * i, state[i]);
     memcpy(end + sizeof state, words, word_bytes);
@@ -190,41 +253,41 @@ uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width wid
 
 /* ---- decoding ---- */
 
-static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const lanes *l,
-                        entropy_reader *in, void *codes)
+static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                        const lanes *l, entropy_reader *in, void *codes)
 {
     rows r = rows_make(ws, l, width);
     for (size_t row = 0; row < l->rows; row++) {
         rows_advance(&r, row % l->period == 0);
-        if (!k->decode_row[width](predictor, r.above, r.current, l->columns, l->width, in))
+        if (!k->decode_row[width](predictor, identity, r.above, r.current, l->columns, l->width, in))
             return false;
         k->scatter_row[width](l, r.current, row, codes);
     }
     return true;
 }
 
-bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const lanes *l,
-                  const uint8_t *p, size_t bytes, void *codes)
+bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                  const lanes *l, const uint8_t *p, size_t bytes, void *codes)
 {
     if (bytes < 8 + LANES * 4)
         return false;
-    size_t table_bytes = load_u32(p), extra_bytes = load_u32(p + 4), room = bytes - 8 - LANES * 4;
-    if (table_bytes > room || extra_bytes > room - table_bytes || (room - table_bytes - extra_bytes) % 2)
+    size_t table_bytes = load_u32(p), escape_bytes = load_u32(p + 4), room = bytes - 8 - LANES * 4;
+    if (table_bytes > room || escape_bytes > room - table_bytes || (room - table_bytes - escape_bytes) % 2)
         return false;
-    if (!read_tables(p + 8, table_bytes, ws->table.data))
+    const uint8_t *escapes = p + 8 + table_bytes, *states = escapes + escape_bytes;
+    entropy_reader in = {.words = states + LANES * 4, .end = p + bytes, .tables = ws->table.data};
+    in.escapes = bit_reader_make(escapes, escape_bytes);
+    if (!read_tables(p + 8, table_bytes, ws->table.data, &in.escape_order))
         return false;
-    const uint8_t *extra = p + 8 + table_bytes, *states = extra + extra_bytes;
-    entropy_reader in = {.words = states + LANES * 4, .end = p + bytes, .table = ws->table.data};
-    in.extra = bit_reader_make(extra, extra_bytes);
     for (int i = 0; i < LANES; i++) {
         in.state[i] = load_u32(states + 4 * i);
         if (in.state[i] < STATE_MIN)
             return false;
     }
-    if (!decode_rows(k, ws, width, predictor, l, &in, codes))
+    if (!decode_rows(k, ws, width, predictor, identity, l, &in, codes))
         return false;
     /* The encoder began with these states and used every word: what is left over shows damage. */
-    bool ok = in.words == in.end && in.extra.position + 8 > in.extra.limit;
+    bool ok = in.words == in.end && in.escapes.position + 8 > in.escapes.limit;
     for (int i = 0; i < LANES; i++)
         ok = ok && in.state[i] == STATE_MIN;
     return ok;

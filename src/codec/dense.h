@@ -1,15 +1,14 @@
 /*
  * Level dense: codes modelled in lanes and coded by 64 interleaved rANS states with one table a context.
  *
- * Layout: bytes of the tables and of the extra bits (u32 each), the tables, the extra bits, the 64 states (u32 each) that
- * decoding begins with, and the 16-bit words they draw on, to the end.
+ * Layout: bytes of the tables and of the escapes (u32 each), the tables, the escapes, the 64 states (u32 each) that decoding
+ * begins with, and the 16-bit words they draw on, to the end.
  */
 #ifndef COMET_CODEC_DENSE_H
 #define COMET_CODEC_DENSE_H
 
 #include "codec/chunk.h"
 
-#define DENSE_TABLE_BYTES ((size_t)N_CONTEXTS * PROB_SCALE * sizeof(uint32_t))
 /* Two lengths, the states, and tables of at most 4 bytes a symbol. */
 #define DENSE_FIXED_BYTES ((size_t)8 + LANES * 4 + N_CONTEXTS * (N_SYMBOLS + 1) * 4)
 
@@ -19,18 +18,21 @@ static inline size_t dense_words_room(size_t cells)
     return 2 * cells + 64;
 }
 
-/* At most 31 extra bits a cell. */
-static inline size_t dense_extra_room(size_t cells)
+/* At most one escape a cell, and what a kernel may write behind them. */
+static inline size_t dense_escapes_room(size_t cells)
 {
-    return 4 * cells + 16;
+    return (cells + 32) * sizeof(uint32_t);
 }
 
+/* Makes the other tables from t->start. */
+void dense_fill_tables(symbol_tables *t);
+
 /* Appends the codes at `codes` to out; returns the new end, or NULL if that would be `most` bytes or more. */
-uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const lanes *l,
-                      const void *codes, uint8_t *out, size_t most);
+uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                      const lanes *l, const void *codes, uint8_t *out, size_t most);
 
 /* Fills `codes` (l->n of them) from exactly `bytes` bytes. */
-bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const lanes *l,
-                  const uint8_t *in, size_t bytes, void *codes);
+bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                  const lanes *l, const uint8_t *in, size_t bytes, void *codes);
 
 #endif

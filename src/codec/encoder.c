@@ -114,16 +114,13 @@ static uint64_t claim(run *r, uint64_t k, size_t bytes)
 
 static void place(run *r, uint64_t k, const chunk_payload *p)
 {
-    size_t bytes = chunk_payload_bytes(p);
-    uint64_t begin = claim(r, k, bytes);
-    if (begin + bytes > r->capacity)
+    uint64_t begin = claim(r, k, p->bytes);
+    if (begin + p->bytes > r->capacity)
         return; /* counted all the same: the caller is told what it needs */
-    memcpy(r->dst + begin, p->head, p->head_bytes);
-    if (p->tail_bytes)
-        memcpy(r->dst + begin + p->head_bytes, p->tail, p->tail_bytes);
+    memcpy(r->dst + begin, p->data, p->bytes);
     uint8_t *entry = frame_index_entry(&r->header, r->dst, k);
-    store_u32(entry, (uint32_t)bytes);
-    store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(r->dst + begin, bytes) : 0);
+    store_u32(entry, (uint32_t)p->bytes);
+    store_u32(entry + 4, r->header.flags & FLAG_CHECKSUM ? (uint32_t)comet_checksum(r->dst + begin, p->bytes) : 0);
 }
 
 static void work(void *arg, size_t index)

@@ -5,6 +5,15 @@
 
 #include "codec/kernels/convert.h"
 
+/*
+ * A step a little below 2 eb, in units of eb, with which every finite f32 whose code is within CODE16_LIMIT comes back within
+ * eb, so that kernels need not look. Let S be the step and I its inverse, at most 2^-23 of it too small. Then t = x I in floats
+ * is within 8191 (2^-23 + 2^-24) < 1.5 2^-10 of x / S, the code c within 1/2 of t, and c S in floats within 8191 2^-24 S
+ * < 2^-11 S of c S. So the error is at most S (1/2 + 2^-9) = S / 2 (1 + 2^-8), and with S <= 2 eb (1 - 2^-8) (1 + 2^-24) less
+ * than eb.
+ */
+#define PROVEN_STEP 0x1.fep0f
+
 /* The largest finite value of f32 that is at most v, v >= 0. */
 static float float_below(double v)
 {
@@ -47,7 +56,7 @@ bool quantiser_make(comet_dtype dtype, double eb, enum quantiser_mode mode, quan
     q->eb = round_down(dtype, float_below(fmin(eb, largest)));
     if (q->eb < 0x1p-120f)
         return false;
-    q->step = 2 * q->eb;
+    q->step = dtype == COMET_DTYPE_F32 && mode == QUANTISE_PLAIN ? PROVEN_STEP * q->eb : 2 * q->eb;
     q->inverse = 1 / q->step;
     if ((double)q->inverse * (double)q->step > 1)
         q->inverse = nextafterf(q->inverse, 0);

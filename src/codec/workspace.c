@@ -61,15 +61,14 @@ static comet_status reserve_rows(workspace *ws, const comet_allocator *allocator
     return comet_buffer_reserve(allocator, &ws->cells, 2 * row * code_bytes(CODES32));
 }
 
-/* Fast codes cost at most a plane a bit of the code, a bitmap, a kind and its extra byte a block, all of it either as words or
- * as bits, which are written apart. Outliers never make a chunk
- * longer than a raw one, which has room too. */
+/* Fast codes cost at most all bits of each code, a kind and its extra byte a block. Outliers never make a chunk longer than a
+ * raw one, which has room too. */
 static size_t payload_room(const chunk_plan *plan)
 {
     size_t n = longest_chunk(plan), blocks = n / BLOCK + 2;
     linear_shape s = {n, plan->shape.channels, plan->shape.columns};
-    size_t coded = blocks * (2 * 8 * (8 * code_bytes(widest(plan)) + 1) + 2) + linear_n_tiles(&s) * LINEAR_BYTES;
-    return 2 * chunk_bound(n, comet_dtype_bytes(plan->dtype)) + coded + DENSE_FIXED_BYTES + READ_SLACK;
+    size_t coded = blocks * (BLOCK * code_bytes(widest(plan)) + 2) + linear_n_tiles(&s) * LINEAR_BYTES + WRITE_SLACK;
+    return chunk_bound(n, comet_dtype_bytes(plan->dtype)) + coded + DENSE_FIXED_BYTES + READ_SLACK;
 }
 
 comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *allocator, const chunk_plan *plan)
@@ -89,7 +88,7 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->symbols, room.cells * sizeof(uint16_t));
     if (status == COMET_OK)
-        status = comet_buffer_reserve(allocator, &ws->words, dense_words_room(room.cells) + dense_extra_room(room.cells));
+        status = comet_buffer_reserve(allocator, &ws->words, dense_words_room(room.cells) + dense_escapes_room(room.cells));
     return status;
 }
 
@@ -104,7 +103,7 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK && needs->dense)
         status = reserve_rows(ws, allocator, dense_room_of(plan).row);
     if (status == COMET_OK && needs->dense)
-        status = comet_buffer_reserve(allocator, &ws->table, DENSE_TABLE_BYTES);
+        status = comet_buffer_reserve(allocator, &ws->table, sizeof(symbol_tables));
     return status;
 }
 

@@ -66,6 +66,9 @@ typedef enum layout_order {
 /* How a tensor with batch and channels lies; *block is channels that lie together (1 for planar). */
 layout_order layout_describe(const layout *l, uint64_t *block);
 
+/* Do the weights of a depthwise convolution lie as [groups / block][height][width][block]? */
+bool layout_is_depthwise(const layout *l, uint64_t block);
+
 /* ---- kernels ---- */
 
 void kernel_destroy(kernel *k);
@@ -73,15 +76,17 @@ uint64_t kernel_scratch_bytes(const kernel *k);
 /* The layout that an operand must have; NULL where the kernel has no such operand. */
 const layout *kernel_layout(const kernel *k, kernel_arg arg);
 const char *kernel_implementation(const kernel *k);
+/* Is it the library's reference code, which is correct but slower by an order of magnitude? */
+bool kernel_is_slow(const kernel *k);
 comet_status kernel_run(kernel *k, const kernel_args *args);
 
 /* A convolution as its three kernels see it. */
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu;         /* relu: applied to the output in forward */
-    bool winograd;           /* may be used */
-    uint64_t winograd_bytes; /* largest scratchpad that it may cost */
+    bool bias, relu; /* relu: applied to the output in forward */
+    bool winograd;   /* may be used, with scratchpads of at most so many bytes; the batch is cut into slices for that */
+    uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;
 
 /* `src`: the layout at hand; the kernel may want another, see kernel_layout. Weights and dst are the library's choice. */

@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 #include "train/backend.h"
+#include "train/elementwise.h"
 
 struct layout {
     struct layout *next;
@@ -27,7 +28,8 @@ struct backend {
 typedef struct operand {
     kernel_arg arg;
     dnnl_memory_t memory;
-    const layout *layout;
+    const layout *layout; /* of the whole batch */
+    uint64_t slice_bytes; /* from one slice of the batch to the next; 0: all slices share it */
 } operand;
 
 enum { MAX_OPERANDS = 12 + COMET_MAX_INPUTS };
@@ -39,6 +41,8 @@ struct kernel {
     size_t n_operands;
     operand operands[MAX_OPERANDS];
     uint64_t scratch_bytes;
+    uint32_t n_slices;    /* the primitive runs so many times, each on a part of the batch; 0: it is not sliced */
+    uint64_t sums_offset; /* backward weights in slices: where in the scratchpad a slice's gradient is put */
 };
 
 static const int dnnl_args[ARG_MULTIPLE] = {
@@ -204,6 +208,11 @@ layout_order layout_describe(const layout *l, uint64_t *block)
     return *block > 1 ? ORDER_BLOCKED : ORDER_OTHER;
 }
 
+bool layout_is_depthwise(const layout *l, uint64_t block)
+{
+    return l->md.ndims == 5 && is_tag(l, block == 16 ? dnnl_Goihw16g : block == 8 ? dnnl_Goihw8g : dnnl_Goihw4g);
+}
+
 /* ---- kernels in general ---- */
 
 void kernel_destroy(kernel *k)
@@ -245,7 +254,7 @@ const char *kernel_implementation(const kernel *k)
     return dnnl_primitive_desc_query(k->pd, dnnl_query_impl_info_str, 0, (void *)&text) == dnnl_success && text ? text : "?";
 }
 
-comet_status kernel_run(kernel *k, const kernel_args *args)
+static comet_status run_once(kernel *k, void *const *at)
 {
     dnnl_exec_arg_t exec[MAX_OPERANDS];
     for (size_t i = 0; i < k->n_operands; i++) {
@@ -253,13 +262,52 @@ comet_status kernel_run(kernel *k, const kernel_args *args)
         void *now = NULL;
         TRY_DNNL(dnnl_memory_get_data_handle(o->memory, &now), "a memory object");
         /* Setting a handle fills the padding of blocked layouts with zeros, so it is done only where it changed. */
-        if (now != args->at[o->arg])
-            TRY_DNNL(dnnl_memory_set_data_handle(o->memory, args->at[o->arg]), "a memory object");
+        if (now != at[o->arg])
+            TRY_DNNL(dnnl_memory_set_data_handle(o->memory, at[o->arg]), "a memory object");
         exec[i].arg = o->arg >= ARG_MULTIPLE ? DNNL_ARG_MULTIPLE_SRC + (int)(o->arg - ARG_MULTIPLE) : dnnl_args[o->arg];
         exec[i].memory = o->memory;
     }
     TRY_DNNL(dnnl_primitive_execute(k->primitive, k->b->stream, (int)k->n_operands, exec), kernel_implementation(k));
     return check(dnnl_stream_wait(k->b->stream), "waiting for a kernel");
+}
+
+static bool is_sum(kernel_arg arg)
+{
+    return arg == ARG_DIFF_WEIGHTS || arg == ARG_DIFF_BIAS;
+}
+
+/* Slice `slice` of the batch. Gradients of weights are those of all slices together: the first slice writes them, the others
+ * are put beside and added. */
+static comet_status run_slice(kernel *k, const kernel_args *args, uint32_t slice)
+{
+    void *at[N_KERNEL_ARGS];
+    memcpy(at, args->at, sizeof at);
+    uint64_t beside = k->sums_offset;
+    for (size_t i = 0; i < k->n_operands; i++) {
+        const operand *o = &k->operands[i];
+        if (is_sum(o->arg) && slice > 0) {
+            at[o->arg] = (char *)args->at[ARG_SCRATCH] + beside;
+            beside += layout_bytes(o->layout);
+        } else if (o->slice_bytes > 0) {
+            at[o->arg] = (char *)args->at[o->arg] + slice * o->slice_bytes;
+        }
+    }
+    TRY(run_once(k, at));
+    for (size_t i = 0; i < k->n_operands && slice > 0; i++) {
+        const operand *o = &k->operands[i];
+        if (is_sum(o->arg))
+            add_to(layout_bytes(o->layout) / sizeof(float), at[o->arg], args->at[o->arg]);
+    }
+    return COMET_OK;
+}
+
+comet_status kernel_run(kernel *k, const kernel_args *args)
+{
+    if (k->n_slices <= 1)
+        return run_once(k, args->at);
+    for (uint32_t slice = 0; slice < k->n_slices; slice++)
+        TRY(run_slice(k, args, slice));
+    return COMET_OK;
 }
 
 static comet_status add_operand(kernel *k, kernel_arg arg, const dnnl_memory_desc_t *md)
@@ -401,47 +449,116 @@ static bool is_slow(const_dnnl_primitive_desc_t pd)
     return strncmp(text, "ref", 3) == 0 || strncmp(text, "gemm", 4) == 0;
 }
 
-/* Winograd F(4,3) where it is allowed, exists (3 x 3, stride 1, AVX-512) and its scratchpad is not too large: about twice as
- * fast as direct convolution in every shape measured. */
-static comet_status conv_pd(backend *b, const conv_spec *s, conv_init init, const conv_geometry *g, const kernel *hint,
-                            dnnl_primitive_desc_t *pd)
+static void set_batch(dnnl_memory_desc_t *md, dnnl_dim_t batch)
+{
+    md->dims[0] = md->padded_dims[0] = batch;
+}
+
+/* After a kernel was made for a slice of the batch: its operands are those of the whole batch. */
+static comet_status widen(kernel *k, uint32_t n_slices, uint64_t batch)
+{
+    k->n_slices = n_slices;
+    k->sums_offset = k->scratch_bytes = (k->scratch_bytes + 63) / 64 * 64;
+    for (size_t i = 0; n_slices > 1 && i < k->n_operands; i++) {
+        operand *o = &k->operands[i];
+        if (is_sum(o->arg))
+            k->scratch_bytes += layout_bytes(o->layout);
+        if (o->arg != ARG_SRC && o->arg != ARG_DST && o->arg != ARG_DIFF_SRC && o->arg != ARG_DIFF_DST)
+            continue;
+        dnnl_memory_desc_t whole = o->layout->md;
+        o->slice_bytes = layout_bytes(o->layout);
+        set_batch(&whole, (dnnl_dim_t)batch);
+        TRY(intern(k->b, &whole, &o->layout));
+    }
+    return COMET_OK;
+}
+
+bool kernel_is_slow(const kernel *k)
+{
+    return is_slow(k->pd);
+}
+
+/* Winograd F(4,3) for the smallest number of slices whose scratchpad is not too large. */
+static bool winograd_pd(backend *b, const conv_spec *s, conv_init init, const conv_geometry *g, const kernel *hint,
+                        uint64_t scratch_bytes, dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
     const dnnl_primitive_attr_t attr = s->relu && !hint ? b->relu : b->plain;
-    dnnl_convolution_desc_t desc;
-    const const_dnnl_primitive_desc_t hint_pd = hint ? hint->pd : NULL;
-    if (s->winograd && init(&desc, dnnl_convolution_winograd, g, s->bias) == dnnl_success &&
-        dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint_pd) == dnnl_success) {
-        if (pd_scratch_bytes(*pd) <= s->winograd_bytes)
-            return COMET_OK;
+    for (uint32_t n = 1; n <= s->batch; n++) {
+        if (s->batch % n != 0)
+            continue;
+        conv_geometry sliced = *g;
+        dnnl_convolution_desc_t desc;
+        set_batch(&sliced.src, (dnnl_dim_t)(s->batch / n));
+        set_batch(&sliced.dst, (dnnl_dim_t)(s->batch / n));
+        if (init(&desc, dnnl_convolution_winograd, &sliced, s->bias) != dnnl_success ||
+            dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint ? hint->pd : NULL) != dnnl_success)
+            return false;
+        if (pd_scratch_bytes(*pd) <= scratch_bytes) {
+            *n_slices = n;
+            return true;
+        }
         dnnl_primitive_desc_destroy(*pd);
     }
-    TRY_DNNL(init(&desc, dnnl_convolution_direct, g, s->bias), "a convolution of this shape");
-    return check(dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint_pd), "a convolution of this shape");
+    return false;
 }
+
+/* Winograd where it is allowed and exists (3 x 3, stride 1, AVX-512), about twice as fast as direct convolution in every shape
+ * measured; else direct. */
+static comet_status conv_pd(backend *b, const conv_spec *s, conv_init init, const conv_geometry *g, const kernel *hint,
+                            dnnl_primitive_desc_t *pd, uint32_t *n_slices)
+{
+    const uint64_t scratch_bytes = init == init_backward_weights ? s->weights_scratch_bytes : s->data_scratch_bytes;
+    const dnnl_primitive_attr_t attr = s->relu && !hint ? b->relu : b->plain;
+    dnnl_convolution_desc_t desc;
+    if (s->winograd && winograd_pd(b, s, init, g, hint, scratch_bytes, pd, n_slices))
+        return COMET_OK;
+    *n_slices = 1;
+    TRY_DNNL(init(&desc, dnnl_convolution_direct, g, s->bias), "a convolution of this shape");
+    return check(dnnl_primitive_desc_create(pd, &desc, attr, b->engine, hint ? hint->pd : NULL), "a convolution of this shape");
+}
+
+static comet_status conv_make(backend *b, const conv_spec *s, dnnl_primitive_desc_t pd, uint32_t n_slices,
+                              const operand_md *operands, size_t n, kernel **k)
+{
+    kernel *made = NULL;
+    TRY(kernel_make(b, pd, operands, n, &made));
+    comet_status status = widen(made, n_slices, s->batch);
+    if (status != COMET_OK) {
+        kernel_destroy(made);
+        return status;
+    }
+    *k = made;
+    return COMET_OK;
+}
+
+#define CONV_MAKE(b, s, pd, n_slices, operands, k) \
+    conv_make(b, s, pd, n_slices, operands, sizeof(operands) / sizeof((operands)[0]), k)
 
 /* With the source as it lies if there is a fast implementation for that, else as the library prefers. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
 {
     conv_geometry g;
     dnnl_primitive_desc_t pd, preferred;
+    uint32_t n_slices, n_preferred;
     TRY(conv_describe(spec, &g));
     const dnnl_memory_desc_t any = g.src;
     g.src = src->md;
-    comet_status status = conv_pd(b, spec, init_forward, &g, NULL, &pd);
+    comet_status status = conv_pd(b, spec, init_forward, &g, NULL, &pd, &n_slices);
     if (status != COMET_OK || is_slow(pd)) {
         g.src = any;
         if (status != COMET_OK)
-            TRY(conv_pd(b, spec, init_forward, &g, NULL, &pd));
-        else if (conv_pd(b, spec, init_forward, &g, NULL, &preferred) == COMET_OK) {
+            TRY(conv_pd(b, spec, init_forward, &g, NULL, &pd, &n_slices));
+        else if (conv_pd(b, spec, init_forward, &g, NULL, &preferred, &n_preferred) == COMET_OK) {
             dnnl_primitive_desc_destroy(pd);
             pd = preferred;
+            n_slices = n_preferred;
         }
     }
     const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)},
                                    {ARG_WEIGHTS, MD(pd, weights, 0)},
                                    {ARG_BIAS, MD(pd, weights, 1)},
                                    {ARG_DST, MD(pd, dst, 0)}};
-    return MAKE(b, pd, operands, k);
+    return CONV_MAKE(b, spec, pd, n_slices, operands, k);
 }
 
 static comet_status conv_backward_geometry(const conv_spec *spec, const kernel *forward, conv_geometry *g)
@@ -454,41 +571,43 @@ static comet_status conv_backward_geometry(const conv_spec *spec, const kernel *
 
 /* A descriptor with the forward kernel's weights layout, unless that has no fast implementation. */
 static comet_status conv_backward_pd(backend *b, const conv_spec *spec, conv_init init, conv_geometry *g, const kernel *forward,
-                                     dnnl_primitive_desc_t *pd)
+                                     dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
     const dnnl_memory_desc_t any = g->weights;
     g->weights = *md_of(forward, ARG_WEIGHTS);
-    if (conv_pd(b, spec, init, g, forward, pd) == COMET_OK) {
+    if (conv_pd(b, spec, init, g, forward, pd, n_slices) == COMET_OK) {
         if (!is_slow(*pd))
             return COMET_OK;
         dnnl_primitive_desc_destroy(*pd);
     }
     g->weights = any;
-    return conv_pd(b, spec, init, g, forward, pd);
+    return conv_pd(b, spec, init, g, forward, pd, n_slices);
 }
 
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k)
 {
     conv_geometry g;
     dnnl_primitive_desc_t pd;
+    uint32_t n_slices;
     TRY(conv_backward_geometry(spec, forward, &g));
-    TRY(conv_backward_pd(b, spec, init_backward_data, &g, forward, &pd));
+    TRY(conv_backward_pd(b, spec, init_backward_data, &g, forward, &pd, &n_slices));
     const operand_md operands[] = {
         {ARG_DIFF_SRC, MD(pd, diff_src, 0)}, {ARG_WEIGHTS, MD(pd, weights, 0)}, {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
-    return MAKE(b, pd, operands, k);
+    return CONV_MAKE(b, spec, pd, n_slices, operands, k);
 }
 
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k)
 {
     conv_geometry g;
     dnnl_primitive_desc_t pd;
+    uint32_t n_slices;
     TRY(conv_backward_geometry(spec, forward, &g));
-    TRY(conv_backward_pd(b, spec, init_backward_weights, &g, forward, &pd));
+    TRY(conv_backward_pd(b, spec, init_backward_weights, &g, forward, &pd, &n_slices));
     const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)},
                                    {ARG_DIFF_WEIGHTS, MD(pd, diff_weights, 0)},
                                    {ARG_DIFF_BIAS, MD(pd, diff_weights, 1)},
                                    {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
-    return MAKE(b, pd, operands, k);
+    return CONV_MAKE(b, spec, pd, n_slices, operands, k);
 }
 
 /* ---- linear ---- */

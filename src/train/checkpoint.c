@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "train/atomic_file.h"
+#include "train/model_staging.h"
 #include "train/weights.h"
 
 enum { FORMAT = 1, STATE_BYTES = 4096 };
@@ -176,7 +177,9 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         state_print(state, json);
         const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}};
         list.finite_only = true;
+        list.staging = model_staging_begin(model, &list.staging_bytes);
         status = weights_list_save(&list, path, keep, metadata, sizeof metadata / sizeof metadata[0]);
+        model_staging_end(model);
     }
     comet_text_free(net);
     weights_list_free(&list);
@@ -294,7 +297,12 @@ static comet_status open_good(const char *path, safetensors_file **file)
     if (access(path, F_OK) != 0 && errno == ENOENT)
         return COMET_OK;
     comet_status status = safetensors_open(file, path);
-    if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
+    if (status != COMET_OK)
+        return status;
+    status = safetensors_verify(*file);
+    if (status == COMET_OK && !safetensors_metadata(*file, "comet_checksum"))
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: damaged, or not a checkpoint: it has no checksum", path);
+    if (status != COMET_OK) {
         safetensors_close(*file);
         *file = NULL;
     }

@@ -42,7 +42,8 @@ static double one_over_root(uint64_t fan)
 void initialise_weight(uint64_t seed, uint32_t parameter, comet_init init, uint64_t fan_in, uint64_t fan_out, size_t n,
                        float *weights)
 {
-    fill_job j = {.seed = seed, .parameter = parameter, .n = n, .x = weights};
+    fill_job j = {.seed = seed, .parameter = parameter, .n = n};
+    j.x = weights;
     switch (init) {
     case COMET_INIT_DEFAULT: j.scale = one_over_root(fan_in); break;
     case COMET_INIT_HE_FAN_OUT: j.normal = true, j.scale = sqrt(2) * one_over_root(fan_out); break;

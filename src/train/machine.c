@@ -71,11 +71,10 @@ static void lower_to_groups(uint64_t *available)
         fclose(file);
     line[strcspn(line, "\n")] = '\0';
     if (strncmp(line, "0::/", 4) == 0)
-        for (char *end = line + strlen(line); end > line + 3; end = strrchr(line + 3, '/')) {
-            *end = '\0';
-            snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", line + 3);
+        for (char *name = line + 3; name[1] != '\0'; *strrchr(name, '/') = '\0') {
+            snprintf(folder, sizeof folder, "/sys/fs/cgroup%s", name);
             lower_to_group(available, folder);
-            if (!strrchr(line + 3, '/'))
+            if (strrchr(name, '/') == name)
                 break;
         }
     lower_to_group(available, "/sys/fs/cgroup");

@@ -64,7 +64,8 @@ struct op {
     const comet_layer *layer;                                   /* of the model's own net */
     uint32_t index, n_inputs, inputs[COMET_MAX_INPUTS], output; /* values, at their roots */
     bool relu;                                                  /* fused behind it */
-    kernel *forward, *apply;                                    /* apply: batch norm with given statistics */
+    bool own_depthwise;      /* gradient of the weights by depthwise.c: the library has only reference code for it */
+    kernel *forward, *apply; /* apply: batch norm with given statistics */
     kernel *backward_data, *backward_weights, *backward_relu;
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
     kernel *parts[MAX_PARTS];                   /* concat: gradients of the inputs */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
+#include "train/depthwise.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
 
@@ -120,7 +122,7 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 {
     const layout *kept = kernel_layout(o->forward, ARG_WEIGHTS);
     const layout *data = o->backward_data ? kernel_layout(o->backward_data, ARG_WEIGHTS) : kept;
-    const layout *gradient = kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS);
+    const layout *gradient = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : kept;
     if (data != kept)
         TRY(kernel_reorder(m->backend, kept, data, &o->weights_reorder));
     if (gradient != kept)
@@ -136,6 +138,9 @@ static comet_status prepare_relu_backward(comet_model *m, op *o)
 }
 
 /* ---- convolution and linear ---- */
+
+#define SMALL_SCRATCH ((uint64_t)64 << 20)
+#define LARGE_SCRATCH ((uint64_t)160 << 20)
 
 static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool relu, const layout *input)
 {
@@ -153,7 +158,11 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
         s.out[1 + i] = (s.in[1 + i] + 2 * (uint64_t)l->padding[i] - window) / l->stride[i] + 1;
     }
     s.winograd = !m->params.no_winograd;
-    s.winograd_bytes = (uint64_t)64 << 20;
+    /* Up to four times what the layer itself reads and writes is in proportion; beyond that direct convolution gives back more
+     * memory than it costs time. */
+    const uint64_t data = sizeof(float) * s.batch * (s.in[0] * s.in[1] * s.in[2] + s.out[0] * s.out[1] * s.out[2]);
+    s.data_scratch_bytes = SMALL_SCRATCH;
+    s.weights_scratch_bytes = max_u64(SMALL_SCRATCH, min_u64(4 * data, LARGE_SCRATCH));
     return s;
 }
 
@@ -164,6 +173,26 @@ comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool r
     TRY(kernel_conv_forward(m->backend, &s, input, &k));
     *wanted = kernel_layout(k, ARG_SRC);
     kernel_destroy(k);
+    return COMET_OK;
+}
+
+static bool is_depthwise(const conv_spec *s)
+{
+    return s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0];
+}
+
+/* Backward weights: the library's kernel, or our own where that is reference code and the layouts suit. */
+static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec *s)
+{
+    uint64_t block;
+    TRY(kernel_conv_backward_weights(m->backend, s, o->forward, &o->backward_weights));
+    o->own_depthwise = is_depthwise(s) && !s->bias && kernel_is_slow(o->backward_weights) &&
+                       layout_describe(input_layout(m, o), &block) == ORDER_BLOCKED && (block == 8 || block == 16) &&
+                       layout_is_depthwise(kernel_layout(o->forward, ARG_WEIGHTS), block);
+    if (!o->own_depthwise)
+        return COMET_OK;
+    kernel_destroy(o->backward_weights);
+    o->backward_weights = NULL;
     return COMET_OK;
 }
 
@@ -181,7 +210,7 @@ static comet_status conv_prepare(comet_model *m, op *o)
         return COMET_OK;
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
-    TRY(kernel_conv_backward_weights(m->backend, &s, o->forward, &o->backward_weights));
+    TRY(conv_prepare_weights(m, o, &s));
     TRY(bridge_layouts(m, o));
     return prepare_relu_backward(m, o);
 }
@@ -215,6 +244,40 @@ static comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
+static void depthwise_gradient(const comet_model *m, const op *o, float *gradient)
+{
+    const comet_layer *l = o->layer;
+    depthwise_spec d = {.batch = m->params.batch};
+    uint64_t in[5], out[5];
+    layout_dims(input_layout(m, o), in);
+    layout_dims(m->values[o->output].layout, out);
+    layout_describe(input_layout(m, o), &d.block);
+    d.n_blocks = (in[1] + d.block - 1) / d.block;
+    for (int i = 0; i < 2; i++) {
+        d.in[i] = in[2 + i];
+        d.out[i] = out[2 + i];
+        d.kernel[i] = l->kernel[i];
+        d.stride[i] = l->stride[i];
+        d.padding[i] = l->padding[i];
+        d.dilation[i] = l->dilation[i];
+    }
+    depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), arena_at(&m->arena, o->diff), gradient);
+}
+
+static comet_status run_backward_weights(comet_model *m, op *o, float *weight, float *bias)
+{
+    if (o->own_depthwise) {
+        depthwise_gradient(m, o, weight);
+        return COMET_OK;
+    }
+    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
+                                     [ARG_DIFF_WEIGHTS] = weight,
+                                     [ARG_DIFF_BIAS] = bias,
+                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+    return kernel_run(o->backward_weights, &args);
+}
+
 /* The gradient goes where it is kept; or first beside it, if its layout differs or it is to be added to what is there. */
 static comet_status weighted_backward_weights(comet_model *m, op *o)
 {
@@ -222,12 +285,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     float *weight = learnt(m, m->gradients, o->weight), *bias = learnt(m, m->gradients, o->bias);
     float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
     float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
-    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
-                                     [ARG_DIFF_WEIGHTS] = fresh_weight,
-                                     [ARG_DIFF_BIAS] = fresh_bias,
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
-    TRY(kernel_run(o->backward_weights, &args));
+    TRY(run_backward_weights(m, o, fresh_weight, fresh_bias));
     if (o->gradient_reorder) {
         float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
         const kernel_args move = {

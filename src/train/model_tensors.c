@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "train/model_internal.h"
+#include "train/model_staging.h"
 
 typedef struct located {
     comet_tensor_kind kind;
@@ -130,4 +131,18 @@ comet_status comet_model_tensor_write(comet_model *m, size_t index, const float 
     located l;
     TRY(locate(m, index, &l));
     return move(m, l.p->plain, l.p->layout, source.out, l.data);
+}
+
+void *model_staging_begin(const comet_model *m, size_t *bytes)
+{
+    const bool dead = m->gradients && m->n_accumulated == 0;
+    *bytes = dead ? (size_t)m->n_learnt * sizeof *m->gradients : 0;
+    return dead ? m->gradients : NULL;
+}
+
+/* Zeros again: gaps between the gradients count in their norm. */
+void model_staging_end(const comet_model *m)
+{
+    if (m->gradients && m->n_accumulated == 0)
+        memset(m->gradients, 0, (size_t)m->n_learnt * sizeof *m->gradients);
 }

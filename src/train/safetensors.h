@@ -52,10 +52,11 @@ typedef struct safetensors_source {
     comet_status (*fill)(void *user, size_t index, void *elements);
     const safetensors_pair *metadata;
     size_t n_metadata;
+    void *staging; /* memory lent for one tensor at a time; where it is too small, the largest tensor is allocated */
+    size_t staging_bytes;
 } safetensors_source;
 
-/* Writes the file all or nothing; with `keep` (may be NULL) the old file stays under that path. Needs memory for the largest
- * tensor. */
+/* Writes the file all or nothing; with `keep` (may be NULL) the old file stays under that path. */
 comet_status safetensors_save(const char *path, const char *keep, const safetensors_source *source);
 
 /* ---- reading ---- */

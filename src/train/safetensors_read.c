@@ -183,12 +183,12 @@ static comet_status check_names(const safetensors_file *f)
     if (f->n_tensors == 0)
         return COMET_OK;
     comet_status status = COMET_OK;
-    const safetensors_tensor **sorted = malloc(f->n_tensors * sizeof *sorted);
+    const safetensors_tensor **sorted = malloc(f->n_tensors * sizeof(const safetensors_tensor *));
     if (!sorted)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
     for (size_t i = 0; i < f->n_tensors; i++)
         sorted[i] = &f->tensors[i];
-    qsort(sorted, f->n_tensors, sizeof *sorted, by_name);
+    qsort(sorted, f->n_tensors, sizeof(const safetensors_tensor *), by_name);
     for (size_t i = 1; i < f->n_tensors && status == COMET_OK; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
             status = bad_field(f, sorted[i]->name, "there are two of this name");

@@ -15,7 +15,8 @@ static const char no_checksum[] = "0000000000000000";
 
 static comet_status out_of_memory(void)
 {
-    return comet_fail(COMET_ERROR_MEMORY, "out of memory while writing the header of a safetensors file");
+    comet_fail(COMET_ERROR_MEMORY, "out of memory while writing the header of a safetensors file");
+    return COMET_ERROR_MEMORY;
 }
 
 /* Adds `item`, which is given away, to `object`. */
@@ -128,14 +129,16 @@ comet_status safetensors_save(const char *path, const char *keep, const safetens
 {
     atomic_file out = {.fd = -1};
     char *header = NULL;
-    void *elements = NULL;
+    void *elements = NULL, *own = NULL;
     size_t header_bytes = 0;
     uint64_t largest = 0;
     comet_status status = make_header(source, &header, &header_bytes, &largest);
     if (status != COMET_OK)
         goto done;
     uint64_t hash = comet_checksum(header, header_bytes);
-    elements = malloc(largest > 0 ? (size_t)largest : 1);
+    elements = source->staging;
+    if (largest > source->staging_bytes || !elements)
+        elements = own = malloc(largest > 0 ? (size_t)largest : 1);
     if (!elements) {
         status = comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the largest tensor", largest);
         goto done;
@@ -151,7 +154,7 @@ comet_status safetensors_save(const char *path, const char *keep, const safetens
         status = atomic_file_commit(&out, keep);
 done:
     atomic_file_abandon(&out);
-    free(elements);
+    free(own);
     free(header);
     return status;
 }

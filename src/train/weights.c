@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/torch_file.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
 
@@ -119,7 +120,9 @@ comet_status weights_list_save(weights_list *list, const char *path, const char 
                                        .describe = describe_item,
                                        .fill = fill_item,
                                        .metadata = metadata,
-                                       .n_metadata = n_metadata};
+                                       .n_metadata = n_metadata,
+                                       .staging = list->staging,
+                                       .staging_bytes = list->staging_bytes};
     return safetensors_save(path, keep, &source);
 }
 
@@ -256,9 +259,10 @@ comet_status comet_weights_net(const char *path, char **text)
     if (!net) {
         status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: it does not say which net it is of", path);
     } else {
-        char *copy = malloc(strlen(net) + 1);
+        const size_t bytes = strlen(net) + 1;
+        char *copy = malloc(bytes);
         if (copy)
-            *text = strcpy(copy, net);
+            *text = memcpy(copy, net, bytes);
         else
             status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the net of %s", path);
     }
@@ -293,7 +297,7 @@ static comet_status choose_exports(export_job *job, const char *path)
     size_t n = 0;
     while (safetensors_at(job->file, n))
         n++;
-    job->tensors = calloc(n + 1, sizeof *job->tensors);
+    job->tensors = calloc(n + 1, sizeof(const safetensors_tensor *));
     if (!job->tensors)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
     for (size_t i = 0; (t = safetensors_at(job->file, i)); i++) {
@@ -321,7 +325,7 @@ comet_status comet_weights_export(const char *checkpoint, const char *path)
                                            .fill = fill_export,
                                            .metadata = metadata,
                                            .n_metadata = net ? 2 : 1};
-        status = safetensors_save(path, NULL, &source);
+        status = ends_with(path, ".pt") ? torch_file_save(path, &source) : safetensors_save(path, NULL, &source);
     }
     free(job.tensors);
     safetensors_close(job.file);

@@ -23,6 +23,8 @@ typedef struct weights_list {
     weights_item *items;
     size_t n;
     bool finite_only; /* saving fails at the first element that is not finite, and names it */
+    void *staging;    /* memory lent for saving, or NULL */
+    size_t staging_bytes;
 } weights_list;
 
 /* The weights and statistics of `model`, with the optimiser's state if asked. The model must outlive the list. */

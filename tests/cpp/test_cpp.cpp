@@ -1,6 +1,7 @@
 // The public headers from C++: they compile, link and do a round trip through a context. Exits 0 if all is well.
 #include "comet/base.h"
 #include "comet/codec.h"
+#include "comet/npy.h"
 #include "comet/version.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 /*
  * Level dense on AVX-512, 16-bit codes: rows of cells, contexts, entropy coder. 64 lanes are 2 registers of cells and 4 of
- * states; the tables are gathered from.
+ * states. Decoding looks symbols up by permutations of tables that fit one or two registers: gathers take 18 cycles each.
  */
 #include "codec/kernels/avx512.h"
 
@@ -140,28 +140,19 @@ void scatter_row_16_avx512(const lanes *g, const void *cells, size_t row, void *
 
 /* ---- dense: contexts ---- */
 
-typedef struct levels {
-    __m512i gradient, magnitude; /* tables of 32 words: the level's share of the context number times a factor */
-} levels;
-
-static inline levels levels_make(unsigned factor)
-{
-    uint16_t g[32], m[32];
-    for (unsigned i = 0; i < 32; i++) {
-        g[i] = (uint16_t)(4 * gradient_level[i] * factor);
-        m[i] = (uint16_t)(magnitude_level[i < 4 ? i : 4] * factor);
-    }
-    return (levels){_mm512_loadu_si512(g), _mm512_loadu_si512(m)};
-}
+/* Four times the level of a gradient, the level of a magnitude; for 31 and above the last. */
+static const uint16_t gradient_outlook[32] = {0,  4,  4,  8,  8,  8,  12, 12, 12, 12, 12, 12, 16, 16, 16, 16,
+                                              16, 16, 16, 16, 16, 16, 16, 16, 20, 20, 20, 20, 20, 20, 20, 20};
+static const uint16_t magnitude_outlook[32] = {0, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+                                               3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3};
 
 static inline __m512i distance16(__m512i a, __m512i b)
 {
     return _mm512_abs_epi16(_mm512_sub_epi16(a, b));
 }
 
-/* Predictions of 32 cells; *context gets the scaled context numbers. Codes are small enough for every sum to fit. */
-HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width, const levels *table,
-                   __m512i *context)
+/* Predictions of 32 cells; *outlook gets the numbers that contexts are made of. Codes are small enough for every sum to fit. */
+HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t *cell, size_t width, __m512i *outlook)
 {
     __m512i W = _mm512_loadu_si512(cell - width), N = _mm512_loadu_si512(above);
     __m512i NW = _mm512_loadu_si512(above - width), NE = _mm512_loadu_si512(above + width);
@@ -181,61 +172,78 @@ HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t
     else
         gradient = _mm512_add_epi16(_mm512_add_epi16(distance16(W, NW), distance16(N, NW)), distance16(N, NE));
     const __m512i most = _mm512_set1_epi16(31);
-    __m512i g = _mm512_permutexvar_epi16(_mm512_min_epu16(gradient, most), table->gradient);
-    __m512i m = _mm512_permutexvar_epi16(_mm512_min_epu16(_mm512_abs_epi16(magnitude), most), table->magnitude);
-    *context = _mm512_add_epi16(g, m);
+    __m512i g = _mm512_permutexvar_epi16(_mm512_min_epu16(gradient, most), _mm512_loadu_si512(gradient_outlook));
+    __m512i m =
+        _mm512_permutexvar_epi16(_mm512_min_epu16(_mm512_abs_epi16(magnitude), most), _mm512_loadu_si512(magnitude_outlook));
+    *outlook = _mm512_add_epi16(g, m);
     return prediction;
 }
 
-/* Large residuals: replaces z[i] by its symbol and appends the extra bits. */
-static void escape(uint16_t *z, uint32_t mask, bit_writer *extra)
+/* What is looked up by permutations: dense_model.h in words. */
+static const uint16_t model_context[32] = {0,   16,  16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
+                                           112, 176, 192, 208, 112, 176, 192, 224, 112, 176, 192, 240}; /* << 4, by outlook */
+static const uint16_t model_symbol[64] = {
+    0,  0,  8,  9,  10, 10, 11, 11, 11, 11, 12, 12, 12, 12, 12, 12, 12, 12, 13, 13, 13, 13,
+    13, 13, 13, 13, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 14, 15}; /* by a quarter of the residual */
+static const uint16_t model_base[32] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 24, 40, 72, 104, 168}; /* by symbol */
+static const uint16_t model_raw_mask[32] = {0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 7, 15, 31, 31, 63, 0};  /* by symbol */
+
+HOT uint32_t *append_escapes(__m512i z, __mmask32 mask, uint32_t *escapes)
 {
-    for (; mask; mask &= mask - 1) {
-        unsigned i = (unsigned)__builtin_ctz(mask), length = bit_length_u64(z[i]);
-        bit_write(extra, z[i] & ((1u << (length - 1)) - 1), length - 1);
-        z[i] = (uint16_t)(N_DIRECT + length - DIRECT_BITS - 1);
-    }
+    __m512i v = _mm512_maskz_compress_epi16(mask, _mm512_sub_epi16(z, _mm512_set1_epi16(ESCAPE_LEAST)));
+    _mm512_storeu_si512(escapes, _mm512_cvtepu16_epi32(_mm512_castsi512_si256(v)));
+    _mm512_storeu_si512(escapes + 16, _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(v, 1)));
+    return escapes + __builtin_popcount(mask);
 }
 
-HOT void model_cells(enum predictor predictor, const int16_t *n, const int16_t *c, size_t columns, size_t width,
-                     uint16_t *symbols, bit_writer *extra)
+HOT uint32_t *model_cells(enum predictor predictor, bool identity, const int16_t *n, const int16_t *c, size_t columns,
+                          size_t width, uint16_t *symbols, uint32_t *escapes)
 {
-    const levels table = levels_make(N_SYMBOLS);
+    const __m512i contexts = _mm512_loadu_si512(model_context), bases = _mm512_loadu_si512(model_base);
+    const __m512i small = _mm512_loadu_si512(model_symbol), larger = _mm512_loadu_si512(model_symbol + 32);
+    const __m512i raw_masks = _mm512_loadu_si512(model_raw_mask);
+    const __m512i eight = _mm512_set1_epi16(8), least = _mm512_set1_epi16(ESCAPE_LEAST);
     for (size_t i = 0; i < columns * width; i += 32) {
-        __m512i context, prediction = look32(predictor, n + i, c + i, width, &table, &context);
+        __m512i outlook, prediction = look32(predictor, n + i, c + i, width, &outlook);
         __m512i r = _mm512_sub_epi16(_mm512_loadu_si512(c + i), prediction);
-        __m512i z = zigzag32(r);
-        __mmask32 large = _mm512_cmpge_epu16_mask(z, _mm512_set1_epi16(N_DIRECT));
-        if (large) {
-            uint16_t lanes32[32];
-            _mm512_storeu_si512(lanes32, z);
-            escape(lanes32, large, extra);
-            z = _mm512_loadu_si512(lanes32);
-        }
-        _mm512_storeu_si512(symbols + i, _mm512_add_epi16(context, z));
+        __m512i z = identity ? r : zigzag32(r);
+        __m512i quarter = _mm512_srli_epi16(_mm512_min_epu16(z, least), 2);
+        __m512i symbol = _mm512_permutex2var_epi16(small, quarter, larger);
+        symbol = _mm512_mask_mov_epi16(symbol, _mm512_cmplt_epu16_mask(z, eight), z);
+        __m512i raw = _mm512_and_si512(_mm512_sub_epi16(z, _mm512_permutexvar_epi16(symbol, bases)),
+                                       _mm512_permutexvar_epi16(symbol, raw_masks));
+        __m512i context = _mm512_permutexvar_epi16(outlook, contexts);
+        __m512i all = _mm512_or_si512(_mm512_or_si512(symbol, context), _mm512_slli_epi16(raw, 8));
+        _mm512_storeu_si512(symbols + i, all);
+        __mmask32 large = _mm512_cmpge_epu16_mask(z, least);
+        if (large)
+            escapes = append_escapes(z, large, escapes);
     }
+    return escapes;
 }
 
-void model_row_16_avx512(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                         uint16_t *symbols, bit_writer *extra)
+uint32_t *model_row_16_avx512(enum predictor predictor, bool identity, const void *above, const void *row, size_t columns,
+                              size_t width, uint16_t *symbols, uint32_t *escapes)
 {
     switch (predictor) {
-    case PREDICT_MEDIAN: model_cells(PREDICT_MEDIAN, above, row, columns, width, symbols, extra); break;
-    case PREDICT_LORENZO: model_cells(PREDICT_LORENZO, above, row, columns, width, symbols, extra); break;
-    case PREDICT_LEFT: model_cells(PREDICT_LEFT, above, row, columns, width, symbols, extra); break;
-    default: model_cells(PREDICT_NONE, above, row, columns, width, symbols, extra); break;
+    case PREDICT_MEDIAN: return model_cells(PREDICT_MEDIAN, false, above, row, columns, width, symbols, escapes);
+    case PREDICT_LORENZO: return model_cells(PREDICT_LORENZO, false, above, row, columns, width, symbols, escapes);
+    case PREDICT_LEFT: return model_cells(PREDICT_LEFT, false, above, row, columns, width, symbols, escapes);
+    default: return model_cells(PREDICT_NONE, identity, above, row, columns, width, symbols, escapes);
     }
 }
 
 /* ---- dense: entropy coder ---- */
 
 /* 16 lanes, one symbol each, backwards. */
-HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *start_frequency, uint8_t **end)
+HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *entries, uint8_t **end)
 {
     __m512i s = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)symbols));
-    __m512i entry = _mm512_i32gather_epi32(s, start_frequency, 4);
-    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xffff)), start = _mm512_srli_epi32(entry, 16);
-    __mmask16 full = _mm512_cmpge_epu32_mask(_mm512_srli_epi32(x, 32 - PROB_BITS), f);
+    __m512i entry = _mm512_i32gather_epi32(_mm512_and_si512(s, _mm512_set1_epi32(0xff)), entries, 4);
+    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xffff)), raw_bits = _mm512_srli_epi32(entry, 28);
+    __m512i start = _mm512_and_si512(_mm512_srli_epi32(entry, 16), _mm512_set1_epi32(0xfff));
+    __m512i most = _mm512_srlv_epi32(x, _mm512_sub_epi32(_mm512_set1_epi32(32 - PROB_BITS), raw_bits));
+    __mmask16 full = _mm512_cmpge_epu32_mask(most, f);
     unsigned count = (unsigned)__builtin_popcount(full);
     /* The words of the full lanes, moved up against *end; what lies below them is overwritten later. */
     const __m256i lane = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -253,10 +261,11 @@ HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *start_f
     __mmask16 below = _mm512_cmpge_epi32_mask(r, f);
     q = _mm512_mask_add_epi32(q, below, q, _mm512_set1_epi32(1));
     r = _mm512_mask_sub_epi32(r, below, r, f);
+    q = _mm512_or_si512(_mm512_sllv_epi32(q, raw_bits), _mm512_srli_epi32(s, 8));
     return _mm512_add_epi32(_mm512_add_epi32(_mm512_slli_epi32(q, PROB_BITS), r), start);
 }
 
-uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
+uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t entries[N_CONTEXTS * N_SYMBOLS], uint8_t *end,
                                uint32_t state[LANES])
 {
     __m512i x[4];
@@ -264,93 +273,146 @@ uint8_t *entropy_encode_avx512(const uint16_t *symbols, size_t n, const uint32_t
         x[k] = _mm512_loadu_si512(state + 16 * k);
     for (size_t i = n; i > 0; i -= LANES)
         for (int k = 3; k >= 0; k--)
-            x[k] = encode16(x[k], symbols + i - LANES + 16 * k, start_frequency, &end);
+            x[k] = encode16(x[k], symbols + i - LANES + 16 * k, entries, &end);
     for (int k = 0; k < 4; k++)
         _mm512_storeu_si512(state + 16 * k, x[k]);
     return end;
 }
 
-/* One symbol off each of 16 states, before they are filled up again. `base` is the start of each lane's table. */
-HOT __m512i decode16(__m512i *state, __m512i base, const uint32_t *table)
-{
-    __m512i slot = _mm512_and_si512(*state, _mm512_set1_epi32(PROB_SCALE - 1));
-    __m512i entry = _mm512_i32gather_epi32(_mm512_or_si512(base, slot), table, 4);
-    __m512i f = _mm512_and_si512(entry, _mm512_set1_epi32(0xfff));
-    __m512i offset = _mm512_and_si512(_mm512_srli_epi32(entry, 12), _mm512_set1_epi32(0x7ff));
-    *state = _mm512_add_epi32(_mm512_mullo_epi32(f, _mm512_srli_epi32(*state, PROB_BITS)), offset);
-    return _mm512_srli_epi32(entry, 23);
-}
-
 /*
- * While a row is decoded, 32 states lie in two registers as unpacking 32 words to doublewords lays them: lanes 0-3, 8-11,
- * 16-19, 24-27 and the others. Words then become doublewords, and symbols words, by the cheapest instructions.
+ * While a row is decoded, 32 states lie in two registers, those of even lanes and those of odd ones: words become doublewords
+ * by a mask and a shift, and doublewords words by a shift and a blend.
  */
+#define ODD_WORDS 0xaaaaaaaau
+
 HOT void states_load(const uint32_t state[32], __m512i x[2])
 {
-    const __m512i even = _mm512_setr_epi32(0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27);
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     __m512i low = _mm512_loadu_si512(state), high = _mm512_loadu_si512(state + 16);
     x[0] = _mm512_permutex2var_epi32(low, even, high);
-    x[1] = _mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(4)), high);
+    x[1] = _mm512_permutex2var_epi32(low, _mm512_add_epi32(even, _mm512_set1_epi32(1)), high);
 }
 
 HOT void states_store(const __m512i x[2], uint32_t state[32])
 {
-    const __m512i low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+    const __m512i low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
     _mm512_storeu_si512(state, _mm512_permutex2var_epi32(x[0], low, x[1]));
     _mm512_storeu_si512(state + 16, _mm512_permutex2var_epi32(x[0], _mm512_add_epi32(low, _mm512_set1_epi32(8)), x[1]));
 }
 
-/* 32 lanes of symbols. base: 16-bit starts of each lane's table. */
-HOT __m512i decode32(__m512i x[2], __m512i base, const uint32_t *table, const uint8_t **words)
+HOT __m512i even_words(__m512i v)
 {
-    const __m512i least = _mm512_set1_epi32((int)STATE_MIN), zero = _mm512_setzero_si512();
-    __m512i s0 = decode16(&x[0], _mm512_unpacklo_epi16(base, zero), table);
-    __m512i s1 = decode16(&x[1], _mm512_unpackhi_epi16(base, zero), table);
-    __mmask16 low0 = _mm512_cmplt_epu32_mask(x[0], least), low1 = _mm512_cmplt_epu32_mask(x[1], least);
-    uint32_t low = _pdep_u32(low0, 0x0f0f0f0fu) | _pdep_u32(low1, 0xf0f0f0f0u); /* in the order of lanes, as words come */
-    __m512i next = _mm512_maskz_expand_epi16(low, _mm512_loadu_si512(*words));
-    x[0] = _mm512_mask_or_epi32(x[0], low0, _mm512_slli_epi32(x[0], 16), _mm512_unpacklo_epi16(next, zero));
-    x[1] = _mm512_mask_or_epi32(x[1], low1, _mm512_slli_epi32(x[1], 16), _mm512_unpackhi_epi16(next, zero));
-    *words += 2 * (unsigned)__builtin_popcount(low);
-    return _mm512_packus_epi32(s0, s1);
+    return _mm512_and_si512(v, _mm512_set1_epi32(0xffff));
 }
 
-/* Replaces the symbols of large residuals by the residuals. */
-static inline __m512i unescape(__m512i symbols, __mmask32 large, bit_reader *extra)
+HOT __m512i odd_words(__m512i v)
+{
+    return _mm512_srli_epi32(v, 16);
+}
+
+/* The place of the context in symbol_tables.within, by outlook. */
+static const uint16_t decode_place[32] = {0,  1,  1,  2,  3,  16, 17, 18, 19, 32, 33, 34,
+                                          19, 35, 48, 49, 19, 35, 48, 50, 19, 35, 48, 51};
+/* The following by 15 - symbol, twice: a stray bit lies above it. The first residual; the mask of the raw bits; the bits that a
+ * symbol takes off the state. */
+static const uint16_t decode_base[32] = {168, 104, 72, 40, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1, 0,
+                                         168, 104, 72, 40, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1, 0};
+static const uint16_t decode_raw_mask[32] = {0, 63, 31, 31, 15, 7, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0,
+                                             0, 63, 31, 31, 15, 7, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0};
+static const uint16_t decode_shift[32] = {10, 16, 15, 15, 14, 13, 12, 12, 10, 10, 10, 10, 10, 10, 10, 10,
+                                          10, 16, 15, 15, 14, 13, 12, 12, 10, 10, 10, 10, 10, 10, 10, 10};
+
+/*
+ * Symbols of 32 slots. A start is looked up as start << 4 | symbol and taken from slot << 4 | 15: the least difference, as
+ * unsigned numbers, belongs to the last start that is not above the slot, the greatest to the first one that is. So the least
+ * holds the slot's distance from the symbol's start and 15 - symbol.
+ */
+typedef struct found {
+    __m512i least, frequency;
+} found;
+
+HOT found find_symbols(__m512i slot, __m512i outlook, const symbol_tables *t)
+{
+    __m512i least = slot, greatest = _mm512_sub_epi16(slot, _mm512_set1_epi16((short)(PROB_SCALE << 4)));
+    __m512i d[3];
+    for (int j = 0; j < 3; j++)
+        d[j] = _mm512_sub_epi16(slot, _mm512_permutexvar_epi16(outlook, _mm512_loadu_si512(t->quarter[j])));
+    least = _mm512_min_epu16(_mm512_min_epu16(least, d[0]), _mm512_min_epu16(d[1], d[2]));
+    greatest = _mm512_max_epu16(_mm512_max_epu16(greatest, d[0]), _mm512_max_epu16(d[1], d[2]));
+    __m512i place = _mm512_permutexvar_epi16(outlook, _mm512_loadu_si512(decode_place));
+    place = _mm512_ternarylogic_epi32(place, least, _mm512_set1_epi16(12), 0xf8); /* place | (least & 12) */
+    for (int j = 0; j < 3; j++)
+        d[j] = _mm512_sub_epi16(
+            slot, _mm512_permutex2var_epi16(_mm512_loadu_si512(t->within[j]), place, _mm512_loadu_si512(t->within[j] + 32)));
+    least = _mm512_min_epu16(_mm512_min_epu16(least, d[0]), _mm512_min_epu16(d[1], d[2]));
+    greatest = _mm512_max_epu16(_mm512_max_epu16(greatest, d[0]), _mm512_max_epu16(d[1], d[2]));
+    return (found){least, _mm512_sub_epi16(_mm512_srli_epi16(least, 4), _mm512_srai_epi16(greatest, 4))};
+}
+
+/* Residuals of 32 lanes; *escaped gets those that are yet to be read. */
+HOT __m512i decode32(__m512i x[2], __m512i outlook, const symbol_tables *t, const uint8_t **words, __mmask32 *escaped)
+{
+    const __m512i fifteen = _mm512_set1_epi16(15), least_state = _mm512_set1_epi32((int)STATE_MIN);
+    __m512i low = _mm512_mask_blend_epi16(ODD_WORDS, x[0], _mm512_slli_epi32(x[1], 16));
+    __m512i slot = _mm512_ternarylogic_epi32(_mm512_slli_epi16(low, 4), _mm512_set1_epi16((PROB_SCALE - 1) << 4), fifteen,
+                                             0xea); /* (low << 4 & mask) | 15 */
+    found s = find_symbols(slot, outlook, t);
+    *escaped = _mm512_testn_epi16_mask(s.least, fifteen);
+    __m512i raw = _mm512_and_si512(_mm512_srli_epi16(low, PROB_BITS),
+                                   _mm512_permutexvar_epi16(s.least, _mm512_loadu_si512(decode_raw_mask)));
+    __m512i z = _mm512_add_epi16(raw, _mm512_permutexvar_epi16(s.least, _mm512_loadu_si512(decode_base)));
+
+    __m512i shift = _mm512_permutexvar_epi16(s.least, _mm512_loadu_si512(decode_shift));
+    __m512i offset = _mm512_srli_epi16(s.least, 4);
+    x[0] = _mm512_add_epi32(_mm512_mullo_epi32(even_words(s.frequency), _mm512_srlv_epi32(x[0], even_words(shift))),
+                            even_words(offset));
+    x[1] = _mm512_add_epi32(_mm512_mullo_epi32(odd_words(s.frequency), _mm512_srlv_epi32(x[1], odd_words(shift))),
+                            odd_words(offset));
+    __mmask16 low0 = _mm512_cmplt_epu32_mask(x[0], least_state), low1 = _mm512_cmplt_epu32_mask(x[1], least_state);
+    uint32_t refill = _pdep_u32(low0, ~ODD_WORDS) | _pdep_u32(low1, ODD_WORDS); /* in the order of lanes, as words come */
+    __m512i next = _mm512_maskz_expand_epi16(refill, _mm512_loadu_si512(*words));
+    x[0] = _mm512_mask_or_epi32(x[0], low0, _mm512_slli_epi32(x[0], 16), even_words(next));
+    x[1] = _mm512_mask_or_epi32(x[1], low1, _mm512_slli_epi32(x[1], 16), odd_words(next));
+    *words += 2 * (unsigned)__builtin_popcount(refill);
+    return z;
+}
+
+/* Reads the residuals that are written apart; false if there are too few. */
+static inline bool read_escapes(__m512i *residuals, __mmask32 escaped, bit_reader *r, unsigned order)
 {
     uint16_t z[32];
-    _mm512_storeu_si512(z, symbols);
-    for (uint32_t mask = large; mask; mask &= mask - 1) {
-        unsigned i = (unsigned)__builtin_ctz(mask), count = z[i] - N_DIRECT + DIRECT_BITS;
-        z[i] = (uint16_t)(UINT64_C(1) << count | bit_read(extra, count));
+    _mm512_storeu_si512(z, *residuals);
+    for (uint32_t mask = escaped; mask; mask &= mask - 1) {
+        uint64_t v;
+        if (!read_escape(r, order, &v))
+            return false;
+        z[__builtin_ctz(mask)] = (uint16_t)v;
     }
-    return _mm512_loadu_si512(z);
+    *residuals = _mm512_loadu_si512(z);
+    return true;
 }
 
-HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, size_t columns, size_t width, entropy_reader *in)
+HOT bool decode_cells(enum predictor predictor, bool identity, const int16_t *n, int16_t *c, size_t columns, size_t width,
+                      entropy_reader *in)
 {
-    const levels table = levels_make(PROB_SCALE);
-    const __m512i one = _mm512_set1_epi16(1), direct = _mm512_set1_epi16(N_DIRECT);
+    const __m512i one = _mm512_set1_epi16(1);
     const uint8_t *words = in->words, *end = in->end;
-    bit_reader extra = in->extra;
+    bit_reader escapes = in->escapes;
     __m512i state[4];
     for (int k = 0; k < 2; k++)
         states_load(in->state + 32 * k, state + 2 * k);
     for (size_t i = 0; i < columns * width; i += LANES) {
-        __m512i context[2], prediction[2], z[2];
+        __m512i outlook[2], prediction[2], z[2];
+        __mmask32 escaped[2];
         for (int k = 0; k < 2; k++)
-            prediction[k] = look32(predictor, n + i + 32 * k, c + i + 32 * k, width, &table, &context[k]);
+            prediction[k] = look32(predictor, n + i + 32 * k, c + i + 32 * k, width, &outlook[k]);
         for (int k = 0; k < 2; k++)
-            z[k] = decode32(state + 2 * k, context[k], in->table, &words);
+            z[k] = decode32(state + 2 * k, outlook[k], in->tables, &words, &escaped[k]);
         for (int k = 0; k < 2; k++) {
-            __mmask32 large = _mm512_cmpge_epu16_mask(z[k], direct);
-            if (large) {
-                z[k] = unescape(z[k], large, &extra);
-                if (!bit_reader_ok(&extra))
-                    return false;
-            }
+            if (escaped[k] && !read_escapes(&z[k], escaped[k], &escapes, in->escape_order))
+                return false;
             __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z[k], one));
-            __m512i r = _mm512_xor_si512(_mm512_srli_epi16(z[k], 1), sign);
+            __m512i r = identity ? z[k] : _mm512_xor_si512(_mm512_srli_epi16(z[k], 1), sign);
             _mm512_storeu_si512(c + i + 32 * k, _mm512_add_epi16(prediction[k], r));
         }
         if (words > end)
@@ -359,17 +421,19 @@ HOT bool decode_cells(enum predictor predictor, const int16_t *n, int16_t *c, si
     for (int k = 0; k < 2; k++)
         states_store(state + 2 * k, in->state + 32 * k);
     in->words = words;
-    in->extra = extra;
+    in->escapes = escapes;
     return true;
 }
 
-bool decode_row_16_avx512(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
+bool decode_row_16_avx512(enum predictor predictor, bool identity, const void *above, void *row, size_t columns, size_t width,
                           entropy_reader *in)
 {
     switch (predictor) {
-    case PREDICT_MEDIAN: return decode_cells(PREDICT_MEDIAN, above, row, columns, width, in);
-    case PREDICT_LORENZO: return decode_cells(PREDICT_LORENZO, above, row, columns, width, in);
-    case PREDICT_LEFT: return decode_cells(PREDICT_LEFT, above, row, columns, width, in);
-    default: return decode_cells(PREDICT_NONE, above, row, columns, width, in);
+    case PREDICT_MEDIAN: return decode_cells(PREDICT_MEDIAN, false, above, row, columns, width, in);
+    case PREDICT_LORENZO: return decode_cells(PREDICT_LORENZO, false, above, row, columns, width, in);
+    case PREDICT_LEFT: return decode_cells(PREDICT_LEFT, false, above, row, columns, width, in);
+    default:
+        return identity ? decode_cells(PREDICT_NONE, true, above, row, columns, width, in)
+                        : decode_cells(PREDICT_NONE, false, above, row, columns, width, in);
     }
 }

@@ -3,8 +3,8 @@
  * four codes) and NAME(stem) defined.
  *
  * A cell's neighbours are W (left), N (above), NW and NE, all in the cell's own lane. Padding stands in for those outside: N
- * left and right of the row above and left of the row. The context is the local gradient |W-NW| + |N-NW| + |N-NE| in 6 levels
- * and the predicted magnitude in 4. Predictor LEFT does without the row above: gradient 2 |W-WW|.
+ * left and right of the row above and left of the row. The context comes of the local gradient |W-NW| + |N-NW| + |N-NE| in 6
+ * levels and the predicted magnitude in 4. Predictor LEFT does without the row above: gradient 2 |W-WW|.
  */
 
 typedef struct NAME(outlook) {
@@ -42,32 +42,32 @@ static inline NAME(outlook) NAME(look)(enum predictor predictor, const CODE *abo
     }
     unsigned g = (unsigned)(gradient < 31 ? gradient : 31);
     SUM m = NAME(distance)(magnitude, 0);
-    return (NAME(outlook)){prediction, 4u * gradient_level[g] + magnitude_level[m < 4 ? m : 4]};
+    return (NAME(outlook)){prediction, context_of[4 * gradient_level[g] + magnitude_level[m < 4 ? m : 4]]};
 }
 
-static inline void NAME(model_row)(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                                   uint16_t *symbols, bit_writer *extra)
+static inline uint32_t *NAME(model_row)(enum predictor predictor, bool identity, const void *above, const void *row,
+                                        size_t columns, size_t width, uint16_t *symbols, uint32_t *escapes)
 {
     const CODE *n = above, *c = row;
     for (size_t i = 0; i < columns * width; i++) {
         NAME(outlook) o = NAME(look)(predictor, n + i, c + i, width);
-        UCODE z = NAME(zigzag)((UCODE)((UCODE)c[i] - (UCODE)o.prediction));
-        unsigned symbol = (unsigned)z;
-        if (z >= N_DIRECT) {
-            unsigned length = bit_length_u64(z);
-            bit_write(extra, z & ((UINT64_C(1) << (length - 1)) - 1), length - 1);
-            symbol = N_DIRECT + length - DIRECT_BITS - 1;
-        }
-        symbols[i] = (uint16_t)(o.context * N_SYMBOLS + symbol);
+        UCODE r = (UCODE)((UCODE)c[i] - (UCODE)o.prediction), z = identity ? r : NAME(zigzag)(r);
+        unsigned symbol = symbol_of(z), raw = symbol == ESCAPE ? 0 : (unsigned)z - symbol_base[symbol];
+        if (symbol == ESCAPE)
+            *escapes++ = (uint32_t)z - ESCAPE_LEAST;
+        symbols[i] = (uint16_t)(raw << 8 | o.context << 4 | symbol);
     }
+    return escapes;
 }
 
-/* Takes one symbol of the given context off a state; false if the words run out. */
-static inline bool NAME(decode_symbol)(entropy_reader *in, unsigned lane, unsigned context, unsigned *symbol)
+/* Takes one residual of the given context off a state; false if the words or escapes run out. */
+static inline bool NAME(decode_residual)(entropy_reader *in, unsigned lane, unsigned context, UCODE *residual)
 {
-    uint32_t x = in->state[lane];
-    uint32_t entry = in->table[context * PROB_SCALE + (x & (PROB_SCALE - 1))];
-    x = (entry & 0xfff) * (x >> PROB_BITS) + (entry >> 12 & 0x7ff);
+    uint32_t x = in->state[lane], slot = x & (PROB_SCALE - 1);
+    unsigned symbol = in->tables->symbol[context][slot], raw_bits = symbol_bits[symbol];
+    const uint16_t *start = in->tables->start[context] + symbol;
+    uint64_t z = symbol_base[symbol] + (x >> PROB_BITS & ((1u << raw_bits) - 1));
+    x = (uint32_t)(start[1] - start[0]) * (x >> PROB_BITS >> raw_bits) + slot - start[0];
     if (x < STATE_MIN) {
         if (in->words >= in->end)
             return false;
@@ -75,28 +75,22 @@ static inline bool NAME(decode_symbol)(entropy_reader *in, unsigned lane, unsign
         in->words += 2;
     }
     in->state[lane] = x;
-    *symbol = entry >> 23;
-    return true;
+    bool ok = symbol != ESCAPE || read_escape(&in->escapes, in->escape_order, &z);
+    *residual = (UCODE)z;
+    return ok;
 }
 
-static inline bool NAME(decode_row)(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
-                                    entropy_reader *in)
+static inline bool NAME(decode_row)(enum predictor predictor, bool identity, const void *above, void *row, size_t columns,
+                                    size_t width, entropy_reader *in)
 {
     const CODE *n = above;
     CODE *c = row;
     for (size_t i = 0; i < columns * width; i++) {
         NAME(outlook) o = NAME(look)(predictor, n + i, c + i, width);
-        unsigned symbol;
-        if (!NAME(decode_symbol)(in, (unsigned)(i % LANES), o.context, &symbol))
+        UCODE z;
+        if (!NAME(decode_residual)(in, (unsigned)(i % LANES), o.context, &z))
             return false;
-        UCODE z = (UCODE)symbol;
-        if (symbol >= N_DIRECT) {
-            unsigned extra = symbol - N_DIRECT + DIRECT_BITS;
-            z = (UCODE)(UINT64_C(1) << extra | bit_read(&in->extra, extra));
-            if (!bit_reader_ok(&in->extra))
-                return false;
-        }
-        c[i] = (CODE)(UCODE)((UCODE)o.prediction + NAME(unzigzag)(z));
+        c[i] = (CODE)(UCODE)((UCODE)o.prediction + (identity ? z : NAME(unzigzag)(z)));
     }
     return true;
 }

@@ -11,6 +11,7 @@
 
 #include "codec/kernels/block.h"
 #include "codec/kernels/convert.h"
+#include "codec/kernels/dense_model.h"
 #include "codec/kernels/kernels.h"
 
 /* Uniform in [-1/2, 1/2), a multiple of 2^-24: a 32-bit mixer of the element's index under the chunk's key. */
@@ -83,11 +84,6 @@ static inline float dither(uint32_t key, uint32_t index)
 #define NAME(stem) stem##_64_generic
 #include "codec/kernels/residual_body.h"
 
-/* Levels of the context: thresholds 1, 3, 6, 12, 24 for the gradient and 1, 2, 4 for the magnitude. */
-static const uint8_t gradient_level[32] = {0, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3, 3, 4, 4, 4, 4,
-                                           4, 4, 4, 4, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5};
-static const uint8_t magnitude_level[5] = {0, 1, 2, 2, 3};
-
 #define CODE int16_t
 #define UCODE uint16_t
 #define SUM int32_t
@@ -100,35 +96,39 @@ static const uint8_t magnitude_level[5] = {0, 1, 2, 2, 3};
 #define NAME(stem) stem##_32_generic
 #include "codec/kernels/dense_body.h"
 
-static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
-                                              uint32_t state[LANES])
+static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n, const uint32_t entries[N_CONTEXTS * N_SYMBOLS],
+                                              uint8_t *end, uint32_t state[LANES])
 {
     for (size_t i = n; i-- > 0;) {
-        uint32_t entry = start_frequency[symbols[i]], frequency = entry & 0xffff, start = entry >> 16;
-        uint32_t x = state[i % LANES];
-        if (x >> (32 - PROB_BITS) >= frequency) {
+        uint32_t entry = entries[symbols[i] & 0xff], frequency = entry & 0xffff, start = entry >> 16 & 0xfff;
+        uint32_t raw = symbols[i] >> 8, raw_bits = entry >> 28, x = state[i % LANES];
+        if (x >> (32 - PROB_BITS - raw_bits) >= frequency) {
             end -= 2;
             store_u16(end, (uint16_t)x);
             x >>= 16;
         }
-        state[i % LANES] = (x / frequency << PROB_BITS) + x % frequency + start;
+        state[i % LANES] = ((x / frequency << raw_bits | raw) << PROB_BITS) + x % frequency + start;
     }
     return end;
 }
 
 /* Three kernels in a row; the family's own where it has them. */
-static inline void encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
+static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
 {
     size_t n_blocks = (j->n + BLOCK - 1) / BLOCK;
     quantise(j->quantiser, j->x, j->n, j->first, j->codes, j->failed, j->moments);
     predict(j->predictor, j->identity, j->codes, n_blocks * BLOCK, j->strides, j->residuals);
-    pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, j->out);
+    *j->out = pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, *j->out);
+    uint64_t n_failed = 0;
+    for (size_t b = 0; b < n_blocks; b++)
+        n_failed += (uint64_t)__builtin_popcountll(j->failed[b]);
+    return n_failed;
 }
 
-#define DEFINE_ENCODE_TILE(type, quantise, pack)                 \
-    static void encode_tile_##type(const tile_job *job)          \
-    {                                                            \
-        encode_tile_by(job, quantise, predict_16_generic, pack); \
+#define DEFINE_ENCODE_TILE(type, quantise, pack)                        \
+    static uint64_t encode_tile_##type(const tile_job *job)             \
+    {                                                                   \
+        return encode_tile_by(job, quantise, predict_16_generic, pack); \
     }
 
 /* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>.

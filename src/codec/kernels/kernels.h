@@ -6,7 +6,7 @@
  *
  *   quantise   elements -> integer codes, a bit for each element that the codes cannot hold within the bound
  *   predict    codes -> non-negative residuals (zigzag), in memory order
- *   pack       residuals -> bit planes in blocks of 64 (level fast)
+ *   pack       residuals -> blocks of 64 in as few bits as they take (level fast)
  *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
  *   entropy    symbols -> 64 interleaved rANS states
  *
@@ -24,6 +24,7 @@
 #define BLOCK 64               /* elements a block: one 64-bit mask */
 #define QUANT_TILE 4096        /* elements a quantise call at most; fixes the order of summation */
 #define SUM_LANES 16           /* partial sums of squares, likewise */
+#define WRITE_SLACK 64         /* bytes behind what is packed */
 #define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
 #define CODE32_LIMIT (1 << 28) /* |code| in 32 bits, likewise */
 
@@ -89,12 +90,18 @@ typedef void predict_fn(enum predictor predictor, bool identity, const void *cod
  * one more BLOCK behind may be read and spoiled. */
 typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
 
-/* n_blocks blocks of residuals. One 4-bit kind per block goes to kinds (low half first, appended at block first_block). */
-typedef void pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out);
+/* n_blocks blocks of residuals to `out`; returns their end, behind which WRITE_SLACK bytes may be spoiled. One 4-bit kind per
+ * block goes to kinds (low half first, appended at block first_block). */
+typedef uint8_t *pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out);
 /* Bits that pack would use, kinds included. */
 typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
-/* The inverse, with the map undone. False if words or bits run out. Both have READ_SLACK readable bytes behind them. */
-typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in, void *codes);
+/* Packed blocks that are being read; READ_SLACK bytes behind the end are readable. */
+typedef struct block_reader {
+    const uint8_t *next, *end;
+} block_reader;
+
+/* The inverse, with the map undone. False if the bytes run out. */
+typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes);
 
 /* Where a tile goes that is quantised, predicted and packed in one go. */
 typedef struct tile_job {
@@ -110,20 +117,21 @@ typedef struct tile_job {
     strides strides;
     void *residuals; /* room for a tile */
     uint8_t *kinds;
-    plane_writer *out;
+    uint8_t **out; /* the end of what is packed, moved on */
 } tile_job;
 
-/* quantise, predict and pack, 16-bit codes, the same as one after the other. */
-typedef void encode_tile_fn(const tile_job *job);
+/* quantise, predict and pack, 16-bit codes, the same as one after the other. Returns the number of elements that failed. */
+typedef uint64_t encode_tile_fn(const tile_job *job);
 
 /* ---- dense ---- */
 
 #define LANES 64      /* interleaved entropy coder states */
-#define N_CONTEXTS 24 /* 6 levels of local gradient x 4 levels of predicted magnitude */
-#define DIRECT_BITS 5 /* residuals of so many bits are a symbol each; longer ones share one a length, with extra bits */
-#define N_DIRECT (1 << DIRECT_BITS)
-#define N_SYMBOLS (N_DIRECT + 32 - DIRECT_BITS)
-#define PROB_BITS 9
+#define N_OUTLOOKS 24 /* 6 levels of local gradient x 4 levels of predicted magnitude */
+#define N_CONTEXTS 16 /* kinds of outlook that have their own frequencies */
+#define N_SYMBOLS 16  /* ranges of residuals; which of a range is told by up to 16 - PROB_BITS raw bits of the state */
+#define ESCAPE 15     /* the symbol of residuals from ESCAPE_LEAST on, which are written apart */
+#define ESCAPE_LEAST 168
+#define PROB_BITS 10
 #define PROB_SCALE (1u << PROB_BITS)
 #define STATE_MIN (1u << 16)
 
@@ -142,26 +150,43 @@ typedef struct lanes {
 typedef void gather_row_fn(const lanes *g, const void *codes, size_t row, void *cells);
 typedef void scatter_row_fn(const lanes *g, const void *cells, size_t row, void *codes);
 
-/* Symbols (context * N_SYMBOLS + symbol) of one row of cells, given the row above; both have one position of padding on either
- * side, already filled. */
-typedef void model_row_fn(enum predictor predictor, const void *above, const void *row, size_t columns, size_t width,
-                          uint16_t *symbols, bit_writer *extra);
+/* Symbols (raw bits << 8 | context << 4 | symbol) of one row of cells, given the row above; both have one position of padding
+ * on either side, already filled. identity: residuals are not zigzagged (predictor NONE). Residuals of symbol ESCAPE are
+ * appended to `escapes`, less ESCAPE_LEAST; room for 32 behind them. Returns the end of these. */
+typedef uint32_t *model_row_fn(enum predictor predictor, bool identity, const void *above, const void *row, size_t columns,
+                               size_t width, uint16_t *symbols, uint32_t *escapes);
+
+/* Frequencies in the forms that decoders look symbols up in. */
+typedef struct symbol_tables {
+    uint16_t start[N_CONTEXTS][N_SYMBOLS + 1]; /* the sum of the frequencies before a symbol */
+    uint8_t symbol[N_CONTEXTS][PROB_SCALE];    /* by slot */
+    /* Starts for a search in two steps, as start << 4 | symbol: of symbols 4, 8 and 12 by outlook, then of the three symbols
+     * behind that by bits: context (high half), 3 - symbol / 4, context (low half), two bits each. */
+    uint16_t quarter[3][32], within[3][64];
+} symbol_tables;
 
 typedef struct entropy_reader {
     uint32_t state[LANES];
     const uint8_t *words, *end; /* 16-bit words; `end` and the 128 bytes behind it are readable */
-    const uint32_t *table;      /* N_CONTEXTS x PROB_SCALE: symbol << 23 | offset << 12 | frequency */
-    bit_reader extra;
+    const symbol_tables *tables;
+    bit_reader escapes;
+    unsigned escape_order;
 } entropy_reader;
 
-/* The inverse of model_row and of the entropy coder: fills `row`. False if the words run out. */
-typedef bool decode_row_fn(enum predictor predictor, const void *above, void *row, size_t columns, size_t width,
+/* The inverse of model_row and of the entropy coder: fills `row`. False if the words or escapes run out. */
+typedef bool decode_row_fn(enum predictor predictor, bool identity, const void *above, void *row, size_t columns, size_t width,
                            entropy_reader *in);
 
-/* Codes n symbols (a multiple of LANES) backwards into the words that end at `end`; returns the first. `start_frequency` has
- * start << 16 | frequency for each symbol. Needs room for n words and 64 bytes before them. */
-typedef uint8_t *entropy_encode_fn(const uint16_t *symbols, size_t n, const uint32_t *start_frequency, uint8_t *end,
-                                   uint32_t state[LANES]);
+/* What the entropy coder needs of a symbol in a context. */
+static inline uint32_t coder_entry(uint32_t start, uint32_t frequency, uint32_t raw_bits)
+{
+    return raw_bits << 28 | start << 16 | frequency;
+}
+
+/* Codes n symbols (a multiple of LANES) backwards into the words that end at `end`; returns the first. `entries` are by context
+ * and symbol. Needs room for n words and 64 bytes before them. */
+typedef uint8_t *entropy_encode_fn(const uint16_t *symbols, size_t n, const uint32_t entries[N_CONTEXTS * N_SYMBOLS],
+                                   uint8_t *end, uint32_t state[LANES]);
 
 typedef struct codec_kernels {
     comet_isa isa;

@@ -1,8 +1,9 @@
 /*
- * AVX2 kernels (with BMI2, F16C, FMA) for packing and unpacking bit planes of 16-bit codes; everything else is the generic
- * bodies compiled for these instructions.
+ * AVX2 kernels (with BMI2, F16C, FMA) for packing and unpacking 16-bit codes; everything else is the generic bodies compiled
+ * for these instructions.
  *
- * A block of 64 residuals is two registers of bytes; planes are moved by movemask and, under a bitmap, by pext and pdep.
+ * A block of 64 residuals is two registers of bytes. Four bytes at a time, pext takes the bits that are stored out of those
+ * under the map, and pdep puts them back.
  */
 #include <immintrin.h>
 
@@ -29,13 +30,6 @@ static inline uint64_t nonzero_of(bytes64 b)
     return ~mask64(_mm256_cmpeq_epi8(b.low, zero), _mm256_cmpeq_epi8(b.high, zero));
 }
 
-/* Bit p of every byte, moved to the sign. Shifting words leaves the wanted bit of each byte in place. */
-static inline uint64_t plane_of(bytes64 b, unsigned p)
-{
-    const __m128i by = _mm_cvtsi32_si128((int)(7 - p));
-    return mask64(_mm256_sll_epi16(b.low, by), _mm256_sll_epi16(b.high, by));
-}
-
 static inline unsigned max_of(const uint16_t *z)
 {
     __m256i m = _mm256_loadu_si256((const __m256i *)z);
@@ -55,51 +49,41 @@ static inline bytes64 load_bytes(const uint16_t *z)
     return (bytes64){narrow32(v[0], v[1]), narrow32(v[2], v[3])};
 }
 
-static void pack_16_avx2(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out)
+/* The low `width` bits of those of 4 bytes whose bit in `four` is set. */
+static inline uint64_t bits_under(unsigned four, unsigned width)
+{
+    return _pdep_u64(four, 0x01010101) * ((1u << width) - 1);
+}
+
+static uint8_t *pack_16_avx2(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
 {
     const uint16_t *z = residuals;
     for (size_t b = first_block; b < first_block + n_blocks; b++, z += BLOCK) {
         unsigned max = max_of(z);
         if (max > 255) {
-            pack_16_generic(z, 1, b, kinds, out);
+            out = pack_16_generic(z, 1, b, kinds, out);
             continue;
         }
         bytes64 bytes = load_bytes(z);
         uint64_t map = nonzero_of(bytes);
-        unsigned count = (unsigned)__builtin_popcountll(map);
-        block_shape shape = block_shape_of(max, count);
-        set_kind(kinds, b, block_kind(shape, &out->bits));
-        if (shape.bitmap) {
-            const __m256i one = _mm256_set1_epi8(1);
-            bytes = (bytes64){_mm256_sub_epi8(bytes.low, one), _mm256_sub_epi8(bytes.high, one)};
-            word_write(out, map);
+        block_shape shape = block_shape_of(max, (unsigned)__builtin_popcountll(map));
+        out = block_begin(shape, b, kinds, out);
+        store_u64(out, map);
+        out += shape.bitmap ? 8 : 0;
+        map = shape.bitmap ? map : ~UINT64_C(0);
+        const __m256i one = _mm256_set1_epi8(shape.bitmap);
+        uint8_t v[BLOCK];
+        _mm256_storeu_si256((__m256i *)v, _mm256_sub_epi8(bytes.low, one));
+        _mm256_storeu_si256((__m256i *)(v + 32), _mm256_sub_epi8(bytes.high, one));
+        bit_writer w = {.next = out};
+        for (unsigned i = 0; i < BLOCK; i += 4) {
+            unsigned four = map >> i & 15;
+            bit_write(&w, _pext_u64(load_u32(v + i), bits_under(four, shape.width)),
+                      (unsigned)__builtin_popcount(four) * shape.width);
         }
-        for (unsigned p = 0; p < shape.width; p++) {
-            uint64_t plane = plane_of(bytes, p);
-            if (shape.bitmap)
-                bit_write(&out->bits, _pext_u64(plane, map), count);
-            else
-                word_write(out, plane);
-        }
+        out = bit_writer_end(&w);
     }
-}
-
-/* 0xff in byte i where bit i is set. */
-static inline __m256i spread32(uint32_t mask)
-{
-    const __m256i which =
-        _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
-    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201);
-    __m256i v = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)mask), which), bit);
-    return _mm256_cmpeq_epi8(v, bit);
-}
-
-static inline bytes64 add_where(bytes64 z, uint64_t mask, unsigned p)
-{
-    const __m256i value = _mm256_set1_epi8((char)(1u << p));
-    z.low = _mm256_or_si256(z.low, _mm256_and_si256(spread32((uint32_t)mask), value));
-    z.high = _mm256_or_si256(z.high, _mm256_and_si256(spread32((uint32_t)(mask >> 32)), value));
-    return z;
+    return out;
 }
 
 /* Undoes the map of 16 residuals and stores them as codes. */
@@ -111,36 +95,32 @@ static inline void store16(__m128i z, bool identity, uint16_t *c)
     _mm256_storeu_si256((__m256i *)c, identity ? v : r);
 }
 
-static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in,
+static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in,
                            void *codes)
 {
     uint16_t *c = codes;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
-        block_shape shape;
-        if (!block_shape_read(get_kind(kinds, b), &in->bits, 16, &shape))
-            return false;
+        block_shape shape = block_shape_read(get_kind(kinds, b), in);
         if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
             if (!unpack_block_16_generic(shape, identity, in, c))
                 return false;
             continue;
         }
-        bytes64 z = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-        uint64_t map = shape.bitmap ? word_read(in) : 0;
-        unsigned count = (unsigned)__builtin_popcountll(map);
-        if (count > BITMAP_MOST)
+        uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
+        in->next += shape.bitmap ? 8 : 0;
+        bit_reader bits = {.start = in->next};
+        in->next += values_bytes((unsigned)__builtin_popcountll(map), shape.width);
+        if (in->next > in->end)
             return false;
-        for (unsigned p = 0; p < shape.width; p++)
-            z = add_where(z, shape.bitmap ? _pdep_u64(bit_read(&in->bits, count), map) : word_read(in), p);
-        if (shape.bitmap) { /* non-zeros were stored less one */
-            z.low = _mm256_sub_epi8(z.low, spread32((uint32_t)map));
-            z.high = _mm256_sub_epi8(z.high, spread32((uint32_t)(map >> 32)));
+        uint8_t z[BLOCK];
+        for (unsigned i = 0; i < BLOCK; i += 4) {
+            unsigned four = map >> i & 15;
+            uint64_t ones = _pdep_u64(four, 0x01010101) * shape.bitmap; /* non-zeros were stored less one */
+            store_u32(z + i, (uint32_t)(_pdep_u64(bit_peek(&bits), bits_under(four, shape.width)) + ones));
+            bits.position += (unsigned)__builtin_popcount(four) * shape.width;
         }
-        store16(_mm256_castsi256_si128(z.low), identity, c);
-        store16(_mm256_extracti128_si256(z.low, 1), identity, c + 16);
-        store16(_mm256_castsi256_si128(z.high), identity, c + 32);
-        store16(_mm256_extracti128_si256(z.high, 1), identity, c + 48);
-        if (!plane_reader_ok(in))
-            return false;
+        for (unsigned i = 0; i < BLOCK; i += 16)
+            store16(_mm_loadu_si128((const __m128i *)(z + i)), identity, c + i);
     }
     return true;
 }

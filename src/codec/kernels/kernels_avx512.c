@@ -1,23 +1,22 @@
 /*
- * AVX-512 kernels (F, BW, DQ, VL, VBMI, VBMI2) for 16-bit codes; everything else is the generic bodies compiled for these
+ * AVX-512 kernels (F, BW, DQ, VL, VBMI, VBMI2, GFNI) for 16-bit codes; everything else is the generic bodies compiled for these
  * instructions.
  *
- * A block of 64 residuals is one register of bytes, its masks are 64-bit integers, and bit planes are moved between the two by
- * the compare-into-mask, pext and pdep instructions. Level dense is in dense_avx512.c.
+ * A block of 64 residuals is one register of bytes, its map of non-zeros a 64-bit mask. Blocks are packed and unpacked without
+ * a branch on their shape, which changes from block to block and would be mispredicted. Level dense is in dense_avx512.c.
  */
 #include "codec/kernels/avx512.h"
 
 /* ---- quantise and dequantise, f32 ---- */
 
 typedef struct f32_sums {
-    __m512 squares, low, high, worst; /* worst: the largest |error| */
+    __m512 squares, low, high;
     __m512i nonzero;
 } f32_sums;
 
 static inline f32_sums f32_sums_make(void)
 {
-    return (f32_sums){_mm512_setzero_ps(), _mm512_set1_ps(INFINITY), _mm512_set1_ps(-INFINITY), _mm512_setzero_ps(),
-                      _mm512_setzero_si512()};
+    return (f32_sums){_mm512_setzero_ps(), _mm512_set1_ps(INFINITY), _mm512_set1_ps(-INFINITY), _mm512_setzero_si512()};
 }
 
 HOT void sum_up(__m512 v, f32_sums *s)
@@ -29,17 +28,15 @@ HOT void sum_up(__m512 v, f32_sums *s)
     s->high = _mm512_max_ps(v, s->high);
 }
 
-/* 64 elements that are taken to be in range and within the bound; `s` tells afterwards whether they were. */
+/* 64 elements that are taken to be in range, and then come back within the bound (quantiser.c); `s` tells afterwards whether
+ * they were. */
 HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, f32_sums *s)
 {
-    enum { LARGEST_MAGNITUDE = 0x0b };
-    const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step);
+    const __m512 inverse = _mm512_set1_ps(q->inverse);
     __m512i c[4];
     for (int i = 0; i < 4; i++) {
         __m512 v = _mm512_loadu_ps(x + 16 * i);
         c[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
-        __m512 error = _mm512_sub_ps(v, _mm512_mul_ps(_mm512_cvtepi32_ps(c[i]), step));
-        s->worst = _mm512_range_ps(s->worst, error, LARGEST_MAGNITUDE);
         sum_up(v, s);
     }
     const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22,
@@ -48,12 +45,13 @@ HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, 
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
 
-/* Whether all elements summed up were within the bound and the range of codes. NaN and Inf show in the squares. */
+/* Whether all elements summed up were within the range of codes, and far enough from that of floats for the product of a code
+ * and the step. NaN and Inf show in the squares. */
 static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q)
 {
     float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
     bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
-    return in_range && isfinite(_mm512_reduce_add_ps(s->squares)) && _mm512_reduce_max_ps(_mm512_abs_ps(s->worst)) <= q->eb;
+    return in_range && high < 0x1p126f && low > -0x1p126f && isfinite(_mm512_reduce_add_ps(s->squares));
 }
 
 static inline void f32_sums_take(const f32_sums *s, moments *m)
@@ -164,6 +162,18 @@ HOT __m512i narrow(__m512i z0, __m512i z1)
     return _mm512_permutexvar_epi64(order, _mm512_packus_epi16(z0, z1));
 }
 
+/* Bits of the largest of 64 bytes: which bits occur at all. The 8 x 8 bits of each 8 bytes are transposed, then byte p of all
+ * is brought together. */
+HOT unsigned width_of(__m512i bytes)
+{
+    const __m512i unit = _mm512_set1_epi64((long long)0x8040201008040201);
+    const __m512i columns = _mm512_set_epi8(63, 55, 47, 39, 31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37, 29,
+                                            21, 13, 5, 60, 52, 44, 36, 28, 20, 12, 4, 59, 51, 43, 35, 27, 19, 11, 3, 58, 50, 42,
+                                            34, 26, 18, 10, 2, 57, 49, 41, 33, 25, 17, 9, 1, 56, 48, 40, 32, 24, 16, 8, 0);
+    __m512i planes = _mm512_permutexvar_epi8(columns, _mm512_gf2p8affine_epi64_epi8(unit, bytes, 0));
+    return 32 - (unsigned)_lzcnt_u32(_mm512_test_epi64_mask(planes, planes));
+}
+
 static uint64_t pack_cost_16_avx512(const void *residuals, size_t n_blocks)
 {
     const uint16_t *z = residuals;
@@ -172,133 +182,144 @@ static uint64_t pack_cost_16_avx512(const void *residuals, size_t n_blocks)
         __m512i z0 = _mm512_loadu_si512(z), z1 = _mm512_loadu_si512(z + 32);
         unsigned nonzero = (unsigned)__builtin_popcountll((uint64_t)_mm512_test_epi16_mask(z0, z0) |
                                                           (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32);
-        bits += block_shape_of(max_u16(z0, z1), nonzero).bits;
+        bits += 8 * block_shape_of(max_u16(z0, z1), nonzero).bytes;
     }
     return bits;
 }
 
-/* Planes that are written or read whether there are so many or not, with no bits if not: cheaper than mispredicted branches. */
-#define EAGER_PLANES 2
+/*
+ * How values of w bits come together: 8 bytes become 8 w bits in three steps, of pairs of bytes, of 16-bit and of 32-bit
+ * numbers. In each the lower half stays (`stay` selects it) and the upper one moves down to it (by `move`). To take them apart
+ * again, `from` is the first bit of each value and `low` has the low w bits of each byte set.
+ */
+typedef struct packing {
+    uint64_t low, stay[3], move[3], from;
+} packing;
 
-HOT uint64_t plane_of(__m512i bytes, unsigned p)
+#define LOW(bits) ((UINT64_C(1) << (bits)) - 1)
+#define EACH_8 UINT64_C(0x0101010101010101)
+#define EACH_16 UINT64_C(0x0001000100010001)
+#define EACH_32 UINT64_C(0x0000000100000001)
+#define PACKING(w)                                                                                            \
+    {                                                                                                         \
+        LOW(w) * EACH_8, {LOW(w) * EACH_16, LOW(2 * (w)) * EACH_32, LOW(4 * (w))},                            \
+            {(8 - (w)) * EACH_16, (16 - 2 * (w)) * EACH_32, 32 - 4 * (w)}, UINT64_C(0x0706050403020100) * (w) \
+    }
+static const packing packings[9] = {PACKING(0), PACKING(1), PACKING(2), PACKING(3), PACKING(4),
+                                    PACKING(5), PACKING(6), PACKING(7), PACKING(8)};
+
+/* Bytes to take when the first w of each eight are brought together, and when they are put back. Tables, because the expand and
+ * compress instructions are slow. */
+#define FIRST_1(i) (i)
+#define FIRST_2(i) FIRST_1(i), (i) + 1
+#define FIRST_3(i) FIRST_2(i), (i) + 2
+#define FIRST_4(i) FIRST_3(i), (i) + 3
+#define FIRST_5(i) FIRST_4(i), (i) + 4
+#define FIRST_6(i) FIRST_5(i), (i) + 5
+#define FIRST_7(i) FIRST_6(i), (i) + 6
+#define FIRST_8(i) FIRST_7(i), (i) + 7
+#define EIGHT_TIMES(first, by)                                                                                    \
+    {                                                                                                             \
+        first(0), first(by), first(2 * (by)), first(3 * (by)), first(4 * (by)), first(5 * (by)), first(6 * (by)), \
+            first(7 * (by))                                                                                       \
+    }
+static const _Alignas(64) uint8_t together[9][64] = {
+    {0},
+    EIGHT_TIMES(FIRST_1, 8),
+    EIGHT_TIMES(FIRST_2, 8),
+    EIGHT_TIMES(FIRST_3, 8),
+    EIGHT_TIMES(FIRST_4, 8),
+    EIGHT_TIMES(FIRST_5, 8),
+    EIGHT_TIMES(FIRST_6, 8),
+    EIGHT_TIMES(FIRST_7, 8),
+    EIGHT_TIMES(FIRST_8, 8),
+};
+static const _Alignas(64) uint8_t apart[9][64] = {
+    EIGHT_TIMES(FIRST_8, 0), EIGHT_TIMES(FIRST_8, 1), EIGHT_TIMES(FIRST_8, 2), EIGHT_TIMES(FIRST_8, 3), EIGHT_TIMES(FIRST_8, 4),
+    EIGHT_TIMES(FIRST_8, 5), EIGHT_TIMES(FIRST_8, 6), EIGHT_TIMES(FIRST_8, 7), EIGHT_TIMES(FIRST_8, 8),
+};
+
+HOT __m512i each64(uint64_t v)
 {
-    return _mm512_test_epi8_mask(bytes, _mm512_set1_epi8((char)(1u << p)));
+    return _mm512_set1_epi64((long long)v);
 }
 
-/* A block of residuals below 256. Words: the map, or the planes; bits: the planes under the map, or nothing. */
-HOT void pack_bytes(__m512i bytes, uint64_t map, block_shape shape, plane_writer *w)
+/* The bytes under the map, `width` bits of each; the bits above are 0. Writes 64 bytes. */
+HOT void put_values(__m512i bytes, uint64_t map, unsigned width, uint8_t *out)
 {
-    const unsigned width = shape.width, count = (unsigned)__builtin_popcountll(map);
-    uint64_t plane[EAGER_PLANES];
-    bytes = _mm512_sub_epi8(bytes, _mm512_set1_epi8(shape.bitmap));
-    for (unsigned p = 0; p < EAGER_PLANES; p++) {
-        plane[p] = plane_of(bytes, p);
-        unsigned bits = shape.bitmap && p < width ? count : 0;
-        bit_write(&w->bits, _pext_u64(plane[p], bits ? map : 0), bits);
-        store_u64(w->words + 8 * p, p == 0 && shape.bitmap ? map : plane[p]); /* those too many are overwritten later */
-    }
-    unsigned words = shape.bitmap ? 1 : width;
-    for (unsigned p = EAGER_PLANES; p < width; p++) {
-        if (shape.bitmap)
-            bit_write(&w->bits, _pext_u64(plane_of(bytes, p), map), count);
-        else
-            store_u64(w->words + 8 * p, plane_of(bytes, p));
-    }
-    w->words += 8 * words;
+    enum { SELECT = 0xca }; /* a ? b : c */
+    const packing *p = &packings[width];
+    __m512i v = _mm512_maskz_compress_epi8(map, bytes);
+    v = _mm512_ternarylogic_epi64(each64(p->stay[0]), v, _mm512_srlv_epi16(v, each64(p->move[0])), SELECT);
+    v = _mm512_ternarylogic_epi64(each64(p->stay[1]), v, _mm512_srlv_epi32(v, each64(p->move[1])), SELECT);
+    v = _mm512_ternarylogic_epi64(each64(p->stay[2]), v, _mm512_srlv_epi64(v, each64(p->move[2])), SELECT);
+    _mm512_storeu_si512(out, _mm512_permutexvar_epi8(_mm512_load_si512(together[width]), v));
 }
 
-/* Residuals of 256 and more: the planes of the low bytes, then those of the high ones. */
-static __attribute__((noinline)) plane_writer pack_large(__m512i z0, __m512i z1, unsigned max, size_t block, uint8_t *kinds,
-                                                         plane_writer w)
+/* The inverse of put_values; reads 64 bytes. */
+HOT __m512i get_values(const uint8_t *in, uint64_t map, unsigned width)
+{
+    const packing *p = &packings[width];
+    __m512i v = _mm512_permutexvar_epi8(_mm512_load_si512(apart[width]), _mm512_loadu_si512(in));
+    v = _mm512_and_si512(_mm512_multishift_epi64_epi8(each64(p->from), v), each64(p->low));
+    return _mm512_maskz_expand_epi8(map, v);
+}
+
+/* Residuals of 256 and more: the low bytes, then what is left. */
+static __attribute__((noinline)) uint8_t *pack_large(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, uint8_t *out)
 {
     uint64_t map = _mm512_test_epi16_mask(z0, z0) | (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32;
+    block_shape shape = block_shape_of(max_u16(z0, z1), (unsigned)__builtin_popcountll(map));
+    out = block_begin(shape, block, kinds, out);
+    store_u64(out, map);
+    out += shape.bitmap ? 8 : 0;
+    map = shape.bitmap ? map : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    block_shape shape = block_shape_of(max, count);
-    set_kind(kinds, block, block_kind(shape, &w.bits));
     const __m512i byte = _mm512_set1_epi16(0xff), one = _mm512_set1_epi16(shape.bitmap);
     z0 = _mm512_sub_epi16(z0, one);
     z1 = _mm512_sub_epi16(z1, one);
-    __m512i low = narrow(_mm512_and_si512(z0, byte), _mm512_and_si512(z1, byte));
-    __m512i high = narrow(_mm512_srli_epi16(z0, 8), _mm512_srli_epi16(z1, 8));
-    if (shape.bitmap)
-        word_write(&w, map);
-    for (unsigned p = 0; p < shape.width; p++) {
-        uint64_t plane = p < 8 ? plane_of(low, p) : plane_of(high, p - 8);
-        if (shape.bitmap)
-            bit_write(&w.bits, _pext_u64(plane, map), count);
-        else
-            word_write(&w, plane);
-    }
-    return w;
+    put_values(narrow(_mm512_and_si512(z0, byte), _mm512_and_si512(z1, byte)), map, 8, out);
+    put_values(narrow(_mm512_srli_epi16(z0, 8), _mm512_srli_epi16(z1, 8)), map, shape.width - 8, out + count);
+    return out + values_bytes(count, shape.width);
 }
 
-HOT void pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, plane_writer *w)
+HOT uint8_t *pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, uint8_t *out)
 {
-    unsigned max = max_u16(z0, z1);
-    if (max > 255) {
-        *w = pack_large(z0, z1, max, block, kinds, *w);
-        return;
-    }
+    if (_mm512_test_epi16_mask(_mm512_or_si512(z0, z1), _mm512_set1_epi16((short)0xff00)))
+        return pack_large(z0, z1, block, kinds, out);
     __m512i bytes = narrow(z0, z1);
     uint64_t map = _mm512_test_epi8_mask(bytes, bytes);
-    block_shape shape = block_shape_of(max, (unsigned)__builtin_popcountll(map));
-    set_kind(kinds, block, block_kind(shape, &w->bits));
-    pack_bytes(bytes, map, shape, w);
+    __m512i less = _mm512_maskz_sub_epi8(map, bytes, _mm512_set1_epi8(1));
+    unsigned plain = width_of(bytes), mapped = width_of(less), count = (unsigned)__builtin_popcountll(map);
+    bool bitmap = BLOCK + count * mapped < BLOCK * plain; /* as block_shape_of says */
+    unsigned width = bitmap ? mapped : plain;
+    bool other = bitmap && width > KIND_BITMAP_MAX;
+    set_kind(kinds, block, other ? KIND_OTHER : bitmap || plain == 0 ? width : width + KIND_BITMAP_MAX);
+    *out = (uint8_t)(width | 128);
+    out += other;
+    store_u64(out, map);
+    out += bitmap ? 8 : 0;
+    put_values(bitmap ? less : bytes, bitmap ? map : ~UINT64_C(0), width, out);
+    return out + ((bitmap ? count : BLOCK) * width + 7) / 8;
 }
 
-static void pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out)
+static uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
 {
     const uint16_t *z = residuals;
-    plane_writer w = *out;
     for (size_t b = 0; b < n_blocks; b++, z += BLOCK)
-        pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, &w);
-    *out = w;
+        out = pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, out);
+    return out;
 }
 
-HOT __m512i add_plane(__m512i z, unsigned p, uint64_t plane)
+/* Values that do not fit bytes: the low bytes, then what is left. Works on a copy, so that the caller's reader stays in
+ * registers. */
+static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bool identity, block_reader in, uint16_t *c)
 {
-    return _mm512_mask_add_epi8(z, plane, z, _mm512_set1_epi8((char)(1u << p)));
-}
-
-HOT __m512i unpack_bitmap(unsigned width, plane_reader *in)
-{
-    uint64_t map = word_read(in);
+    uint64_t map = shape.bitmap ? load_u64(in.next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    __m512i z = _mm512_maskz_set1_epi8(map, 1);
-    for (unsigned p = 0; p < EAGER_PLANES; p++) {
-        bool there = p < width;
-        z = add_plane(z, p, _pdep_u64(bit_peek(&in->bits), there ? map : 0));
-        in->bits.position += there ? count : 0;
-    }
-    for (unsigned p = EAGER_PLANES; p < width; p++) {
-        z = add_plane(z, p, _pdep_u64(bit_peek(&in->bits), map));
-        in->bits.position += count;
-    }
-    if (count > BITMAP_MOST) /* damage: let it be noticed like bits that ran out */
-        in->bits.position = in->bits.limit + 1;
-    return z;
-}
-
-HOT uint64_t next_plane(bool bitmap, uint64_t map, unsigned count, plane_reader *in)
-{
-    return bitmap ? _pdep_u64(bit_read(&in->bits, count), map) : word_read(in);
-}
-
-/* Planes that do not fit bytes, in two halves of eight; READ_SLACK covers what 16 planes may read too far. Works on a copy, so
- * that the caller's reader stays in registers. */
-static __attribute__((noinline)) plane_reader unpack_large(block_shape shape, bool identity, plane_reader in, uint16_t *c)
-{
-    uint64_t map = shape.bitmap ? word_read(&in) : ~UINT64_C(0);
-    unsigned count = (unsigned)__builtin_popcountll(map);
-    __m512i low = _mm512_setzero_si512(), high = _mm512_setzero_si512();
-    bool too_many = shape.bitmap && count > BITMAP_MOST;
-    count = too_many ? BITMAP_MOST : count;
-    for (unsigned p = 0; p < shape.width && p < 8; p++)
-        low = add_plane(low, p, next_plane(shape.bitmap, map, count, &in));
-    for (unsigned p = 8; p < shape.width; p++)
-        high = add_plane(high, p - 8, next_plane(shape.bitmap, map, count, &in));
-    if (too_many) /* damage: let it be noticed like bits that ran out */
-        in.bits.position = in.bits.limit + 1;
+    in.next += shape.bitmap ? 8 : 0;
+    __m512i low = get_values(in.next, map, 8), high = get_values(in.next + count, map, shape.width - 8);
+    in.next += values_bytes(count, shape.width);
     for (int k = 0; k < 2; k++) {
         __m256i low_half = k ? _mm512_extracti64x4_epi64(low, 1) : _mm512_castsi512_si256(low);
         __m256i high_half = k ? _mm512_extracti64x4_epi64(high, 1) : _mm512_castsi512_si256(high);
@@ -311,27 +332,28 @@ static __attribute__((noinline)) plane_reader unpack_large(block_shape shape, bo
     return in;
 }
 
-static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *reader,
+static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *reader,
                              void *codes)
 {
     uint16_t *c = codes;
-    plane_reader in = *reader;
+    block_reader in = *reader;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
-        block_shape shape;
-        if (!block_shape_read(get_kind(kinds, b), &in.bits, 16, &shape))
-            return false;
+        block_shape shape = block_shape_read(get_kind(kinds, b), &in);
         if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
+            if (shape.width > 16)
+                return false;
             in = unpack_large(shape, identity, in, c);
-            if (!plane_reader_ok(&in))
+            if (in.next > in.end)
                 return false;
             continue;
         }
-        __m512i z = _mm512_setzero_si512();
-        if (shape.bitmap)
-            z = unpack_bitmap(shape.width, &in);
-        else
-            for (unsigned p = 0; p < shape.width; p++)
-                z = add_plane(z, p, word_read(&in));
+        uint64_t map = shape.bitmap ? load_u64(in.next) : ~UINT64_C(0);
+        in.next += shape.bitmap ? 8 : 0;
+        __m512i z = get_values(in.next, map, shape.width);
+        z = _mm512_mask_add_epi8(z, map, z, _mm512_set1_epi8(shape.bitmap)); /* non-zeros were stored less one */
+        in.next += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
+        if (in.next > in.end)
+            return false;
         if (!identity) {
             __mmask64 odd = _mm512_test_epi8_mask(z, _mm512_set1_epi8(1));
             __m512i half = _mm512_and_si512(_mm512_srli_epi16(z, 1), _mm512_set1_epi8(0x7f));
@@ -340,8 +362,6 @@ static bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_
         __m256i low = _mm512_castsi512_si256(z), high = _mm512_extracti64x4_epi64(z, 1);
         _mm512_storeu_si512(c, identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low));
         _mm512_storeu_si512(c + 32, identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high));
-        if (!plane_reader_ok(&in))
-            return false;
     }
     *reader = in;
     return true;
@@ -382,7 +402,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
     f32_sums s = f32_sums_make();
-    plane_writer w = *j->out;
+    uint8_t *out = *j->out;
     __m512i before = _mm512_loadu_si512(codes - 32);
     if (predictor == PREDICT_LORENZO)
         before = _mm512_sub_epi16(before, _mm512_loadu_si512(codes - 32 - j->strides.up));
@@ -396,19 +416,19 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
             const int16_t *c = codes + (b - LAG) * BLOCK;
             __m512i z0 = residuals32(predictor, identity, c, distance, next_door, &before);
             __m512i z1 = residuals32(predictor, identity, c + 32, distance, next_door, &before);
-            pack_block(z0, z1, first_block + b - LAG, kinds, &w);
+            out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
         }
     }
     if (!f32_sums_clean(&s, &q))
         return false;
     f32_sums_take(&s, j->moments);
     memset(j->failed, 0, n_blocks * sizeof *j->failed);
-    *j->out = w;
+    *j->out = out;
     return true;
 }
 
 /* A tile that is not whole, or turns out to have elements that need a closer look, goes through the kernels one by one. */
-static void encode_tile_f32(const tile_job *j)
+static uint64_t encode_tile_f32(const tile_job *j)
 {
     bool done = false, next_door = j->strides.left == 1;
     if (j->quantiser->mode == QUANTISE_PLAIN && j->n % BLOCK == 0)
@@ -424,8 +444,7 @@ static void encode_tile_f32(const tile_job *j)
             break;
         default: done = encode_blocks_f32(j, PREDICT_NONE, j->identity, false); break;
         }
-    if (!done)
-        encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
+    return done ? 0 : encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
 }
 
 DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_avx512)

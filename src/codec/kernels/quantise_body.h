@@ -8,8 +8,9 @@
  *   MATH(name)        the math library's function for REAL
  *   NAME(stem)        stem with a suffix
  *
- * Plain: code = round(x / 2eb), value = 2eb code. The inverse of the step is rounded down, so |x| < eb always gives code 0:
- * with that, x - value is exact wherever it could decide (Sterbenz), and comparing it with eb is comparing in real arithmetic.
+ * Plain: code = round(x / step), value = step code, the step 2eb or with f32 somewhat less (quantiser.c). The inverse of the
+ * step is rounded down, so |x| < step / 2 always gives code 0: with that, x - value is exact wherever it could decide
+ * (Sterbenz), and comparing it with eb is comparing in real arithmetic.
  * Support: code = sign(x) ceil(|x| / 2eb), value = (2 code -+ 1) eb: zero only for zero, with the sign of x.
  * Dither: code = round(x / 2eb + u), value = 2eb (code - u), u uniform in [-1/2, 1/2); accepted only below eb, because here
  * the difference may be rounded.

@@ -1,16 +1,17 @@
 /*
- * Prediction and bit-plane packing for one code width. Included with CODE (signed), UCODE (unsigned), WIDTH (bits) and
+ * Prediction and packing for one code width. Included with CODE (signed), UCODE (unsigned), WIDTH (bits) and
  * NAME(stem) defined.
  *
  * Arithmetic is modulo 2^WIDTH, so prediction is undone exactly whatever the codes are.
  *
  * A block of 64 residuals z is one of
  *   empty    all zero
- *   bitmap   a 64-bit map of the non-zeros, then w planes of (z - 1) with one bit for each non-zero
- *   plain    w planes of z with 64 bits each
- * whichever is shortest (bitmap only up to 56 non-zeros), planes from the least significant up. Maps and planes of 64 bits go
- * to the words, other planes to the bits. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind
- * - 6; 15 for anything else, with 8 bits in front: w, plus 128 for bitmap.
+ *   bitmap   a 64-bit map of the non-zeros, then the values z - 1 of these, w bits each
+ *   plain    the 64 values z, w bits each
+ * whichever is shortest. Values of more than 8 bits are cut into bytes from the least significant up: the first bytes of all
+ * values, the second bytes of all, ..., last the bits that are left. Those are packed one behind the other, least significant
+ * bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind - 6; 15
+ * for anything else, with a byte in front: w, plus 128 for bitmap.
  */
 
 static inline UCODE NAME(zigzag)(UCODE r)
@@ -101,78 +102,80 @@ static inline uint64_t NAME(pack_cost)(const void *residuals, size_t n_blocks)
     for (size_t b = 0; b < n_blocks; b++, z += BLOCK) {
         unsigned nonzero;
         UCODE max = NAME(block_max)(z, &nonzero);
-        if (max)
-            bits += block_shape_of(max, nonzero).bits;
+        bits += 8 * block_shape_of(max, nonzero).bytes;
     }
     return bits;
 }
 
-static inline void NAME(pack_block)(const UCODE *z, block_shape shape, plane_writer *out)
+/* A block whose shape is known. */
+static inline uint8_t *NAME(pack_block)(const UCODE *z, block_shape shape, uint8_t *out)
 {
-    UCODE base = shape.bitmap ? 1 : 0;
+    UCODE v[BLOCK];
+    unsigned count = 0;
+    uint64_t map = 0;
+    for (unsigned i = 0; i < BLOCK; i++) {
+        bool present = !shape.bitmap || z[i] != 0;
+        v[count] = (UCODE)(z[i] - shape.bitmap);
+        count += present;
+        map |= (uint64_t)present << i;
+    }
     if (shape.bitmap) {
-        uint64_t map = 0;
-        for (unsigned i = 0; i < BLOCK; i++)
-            map |= (uint64_t)(z[i] != 0) << i;
-        word_write(out, map);
+        store_u64(out, map);
+        out += 8;
     }
-    for (unsigned p = 0; p < shape.width; p++) {
-        uint64_t plane = 0;
-        unsigned count = 0;
-        for (unsigned i = 0; i < BLOCK; i++) {
-            bool present = !shape.bitmap || z[i] != 0;
-            plane |= (uint64_t)(present && ((UCODE)(z[i] - base) >> p & 1)) << (count & 63);
-            count += present;
-        }
-        if (shape.bitmap)
-            bit_write(&out->bits, plane, count);
-        else
-            word_write(out, plane);
+    for (unsigned shift = 0; shift < shape.width; shift += 8) {
+        unsigned bits = shape.width - shift < 8 ? shape.width - shift : 8;
+        bit_writer w = {.next = out};
+        for (unsigned i = 0; i < count; i++)
+            bit_write(&w, (uint64_t)(v[i] >> shift) & ((1u << bits) - 1), bits);
+        out = bit_writer_end(&w);
     }
+    return out;
 }
 
-static inline void NAME(pack)(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, plane_writer *out)
+static inline uint8_t *NAME(pack)(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
 {
     const UCODE *z = residuals;
     for (size_t b = first_block; b < first_block + n_blocks; b++, z += BLOCK) {
         unsigned nonzero;
         UCODE max = NAME(block_max)(z, &nonzero);
         block_shape shape = block_shape_of(max, nonzero);
-        set_kind(kinds, b, block_kind(shape, &out->bits));
-        if (max)
-            NAME(pack_block)(z, shape, out);
+        out = NAME(pack_block)(z, shape, block_begin(shape, b, kinds, out));
     }
+    return out;
 }
 
-static inline bool NAME(unpack_block)(block_shape shape, bool identity, plane_reader *in, UCODE *c)
+static inline bool NAME(unpack_block)(block_shape shape, bool identity, block_reader *in, UCODE *c)
 {
-    UCODE z[BLOCK] = {0};
-    uint64_t map = shape.bitmap ? word_read(in) : ~UINT64_C(0);
+    UCODE v[BLOCK] = {0};
+    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    if (shape.bitmap && count > BITMAP_MOST)
+    const uint8_t *values = in->next + (shape.bitmap ? 8 : 0);
+    if (shape.width > WIDTH || in->end < values || (size_t)(in->end - values) < values_bytes(count, shape.width))
         return false;
-    for (unsigned p = 0; p < shape.width && plane_reader_ok(in); p++) {
-        uint64_t plane = shape.bitmap ? bit_read(&in->bits, count) : word_read(in);
-        for (unsigned i = 0; i < BLOCK; i++) {
-            bool present = map >> i & 1;
-            z[i] = (UCODE)(z[i] | (UCODE)((UCODE)(present & plane) << p));
-            plane >>= present;
-        }
+    in->next = values + values_bytes(count, shape.width);
+    for (unsigned shift = 0; shift < shape.width; shift += 8) {
+        unsigned bits = shape.width - shift < 8 ? shape.width - shift : 8;
+        bit_reader r = {.start = values};
+        for (unsigned i = 0; i < count; i++)
+            v[i] = (UCODE)(v[i] | (UCODE)((UCODE)bit_read(&r, bits) << shift));
+        values += values_bytes(count, bits);
     }
+    const UCODE *next = v;
     for (unsigned i = 0; i < BLOCK; i++) {
-        UCODE v = (UCODE)(z[i] + (shape.bitmap && (map >> i & 1)));
-        c[i] = identity ? v : NAME(unzigzag)(v);
+        UCODE z = map >> i & 1 ? (UCODE)(*next++ + shape.bitmap) : 0;
+        c[i] = identity ? z : NAME(unzigzag)(z);
     }
-    return plane_reader_ok(in);
+    return true;
 }
 
-static inline bool NAME(unpack)(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, plane_reader *in,
+static inline bool NAME(unpack)(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in,
                                 void *codes)
 {
     UCODE *c = codes;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
-        block_shape shape;
-        if (!block_shape_read(get_kind(kinds, b), &in->bits, WIDTH, &shape) || !NAME(unpack_block)(shape, identity, in, c))
+        block_shape shape = block_shape_read(get_kind(kinds, b), in);
+        if (!NAME(unpack_block)(shape, identity, in, c))
             return false;
     }
     return true;

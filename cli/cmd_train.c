@@ -1,0 +1,317 @@
+/* comet train: a whole run, with checkpoints and a log. */
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "file_io.h"
+#include "train_report.h"
+#include "train_setup.h"
+#include "verbs.h"
+
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+
+typedef struct train_args {
+    net_args net;
+    data_args data;
+    uint64_t epochs, batch, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
+    comet_optimiser_kind optimiser;
+    comet_schedule_kind schedule;
+    double rate, momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
+    bool nesterov, resume, force, no_augment, no_winograd, no_recompute, json;
+    const char *log, *out, *weights;
+} train_args;
+
+static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
+static const named schedules[] = {{"constant", COMET_SCHEDULE_CONSTANT},
+                                  {"step", COMET_SCHEDULE_STEP},
+                                  {"cosine", COMET_SCHEDULE_COSINE},
+                                  {"onecycle", COMET_SCHEDULE_ONECYCLE},
+                                  {NULL, 0}};
+
+static bool set_optimiser(void *target, const char *text, reason *why)
+{
+    int value = 0;
+    if (!named_find(optimisers, "optimiser", "sgd or adamw", text, &value, why))
+        return false;
+    *(comet_optimiser_kind *)target = (comet_optimiser_kind)value;
+    return true;
+}
+
+static bool set_schedule(void *target, const char *text, reason *why)
+{
+    int value = 0;
+    if (!named_find(schedules, "schedule", "constant, step, cosine or onecycle", text, &value, why))
+        return false;
+    *(comet_schedule_kind *)target = (comet_schedule_kind)value;
+    return true;
+}
+
+#define AT(field) offsetof(train_args, field)
+static const option options[] = {
+    OPTION_MODEL(train_args),
+    OPTION_NET(train_args),
+    OPTION_CLASSES(train_args),
+    OPTION_DATA(train_args),
+    OPTION_IMAGE(train_args),
+    OPTION_IMAGES(train_args),
+    OPTION_STRICT(train_args),
+    {0, "no-augment", NULL, set_flag, AT(no_augment), "no random crops, shifts and flips"},
+    {0, "epochs", "N", set_count, AT(epochs), "passes over the data (default 10)"},
+    {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules count on it (default: epochs decide)"},
+    {0, "batch", "N", set_count, AT(batch), "images a step (default 128; 32 for images over 64 px)"},
+    {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
+    {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
+    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    {0, "rate", "R", set_positive, AT(rate), "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3)"},
+    {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
+    {0, "warmup", "EPOCHS", set_positive, AT(warmup), "rate rises for so long; not for onecycle (default 0)"},
+    {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
+    {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
+    {0, "weight-decay", "W", set_positive, AT(weight_decay), "as in PyTorch (default sgd 5e-4, adamw 0.01)"},
+    {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
+    {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
+    {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
+    {0, "weights", "FILE", set_text, AT(weights), "safetensors file or run folder to begin from (default: from the seed)"},
+    {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
+    {0, "resume", NULL, set_flag, AT(resume), "go on from the checkpoint in --out, if there is one"},
+    {0, "save-steps", "N", set_count, AT(save_steps), "also a checkpoint every N updates (default: each epoch)"},
+    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, epoch, end (default: none)"},
+    OPTION_JSON(train_args, "print the end as a JSON object, and no tables"),
+    {'f', "force", NULL, set_flag, AT(force), "replace the run in --out and the file of --log"},
+    OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
+    {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, rounding a little smaller"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
+};
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+/* The second signal ends the program at once. */
+static void on_signal(int number)
+{
+    stop_signal = number;
+    signal(number, SIG_DFL);
+}
+
+/* A file that grows over the limit is then a failing write, as on a full disk. */
+static void catch_signals(void)
+{
+    signal(SIGINT, on_signal);
+    signal(SIGTERM, on_signal);
+    signal(SIGXFSZ, SIG_IGN);
+}
+
+/* ---- settings ---- */
+
+static bool has_batch_norm(const comet_net *net)
+{
+    for (uint32_t i = 0; i < comet_net_n_values(net); i++)
+        if (comet_net_layer(net, i)->op == COMET_OP_BATCH_NORM)
+            return true;
+    return false;
+}
+
+static double default_rate(const train_args *args, const comet_net *net)
+{
+    if (args->optimiser == COMET_OPTIMISER_ADAMW)
+        return 1e-3;
+    return has_batch_norm(net) ? 0.1 : 0.01;
+}
+
+static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
+{
+    const uint64_t usual = comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
+    model->batch = (uint32_t)(args->batch > 0 ? args->batch : usual);
+    model->n_threads = (uint32_t)args->n_threads;
+    model->seed = args->seed;
+    model->label_smoothing = (float)args->smoothing;
+    model->no_winograd = args->no_winograd;
+    model->no_recompute = args->no_recompute;
+    model->accumulate = (uint32_t)args->accumulate;
+    comet_optimiser_init(&model->optimiser, args->optimiser);
+    model->optimiser.nesterov = args->nesterov;
+    model->optimiser.clip_norm = (float)args->clip;
+    if (args->momentum >= 0)
+        model->optimiser.momentum = (float)args->momentum;
+    if (args->weight_decay >= 0)
+        model->optimiser.weight_decay = (float)args->weight_decay;
+}
+
+static void fill_params(const train_args *args, const comet_net *net, comet_train_params *p)
+{
+    comet_train_params_init(p);
+    p->net = net;
+    fill_model(args, net, &p->model);
+    comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, net));
+    p->schedule.warmup_epochs = args->warmup;
+    if (args->schedule == COMET_SCHEDULE_STEP)
+        p->schedule.every = (double)args->epochs / 3;
+    p->epochs = (uint32_t)args->epochs;
+    p->max_steps = args->max_steps;
+    p->no_augment = args->no_augment;
+    p->loader_threads = (uint32_t)args->loader_threads;
+    p->out = args->out;
+    p->resume = args->resume;
+    p->save_steps = args->save_steps;
+    p->patience = (uint32_t)args->patience;
+    p->event = train_report_event;
+    p->stop = &stop_signal;
+}
+
+static cli_exit check_args(const train_args *args)
+{
+    if (args->resume && !args->out)
+        return fail(CLI_USAGE, "--resume needs --out DIR, the folder of the run to go on with");
+    if (args->save_steps > 0 && !args->out)
+        return fail(CLI_USAGE, "--save-steps needs --out DIR");
+    if (args->warmup > 0 && args->schedule == COMET_SCHEDULE_ONECYCLE)
+        return fail(CLI_USAGE, "--warmup has no effect with onecycle, which begins low; use --schedule cosine");
+    if (args->nesterov && (args->optimiser == COMET_OPTIMISER_ADAMW || args->momentum == 0))
+        return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
+    if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
+        return fail(CLI_USAGE, "--momentum is for sgd");
+    return CLI_OK;
+}
+
+/* A run that is already there is neither mixed with this one nor lost by accident. */
+static cli_exit check_out(const train_args *args)
+{
+    static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors"};
+    if (!args->out || args->resume || args->force)
+        return CLI_OK;
+    for (size_t i = 0; i < N_ITEMS(names); i++) {
+        char path[4096];
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", args->out, names[i]) < sizeof path && access(path, F_OK) == 0)
+            return fail(CLI_FAILED, "%s holds a run already; --resume goes on with it, -f replaces it", args->out);
+    }
+    return CLI_OK;
+}
+
+static cli_exit open_log(const train_args *args, train_report *report)
+{
+    if (!args->log)
+        return CLI_OK;
+    if (!args->resume) {
+        const cli_exit code = file_check_output(args->log, args->force);
+        if (code != CLI_OK)
+            return code;
+    }
+    report->log_path = args->log;
+    report->log = fopen(args->log, args->resume ? "ae" : "we");
+    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there", args->log);
+}
+
+/* ---- the run ---- */
+
+typedef struct session {
+    comet_net *net;
+    comet_dataset *train, *test;
+} session;
+
+/* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. */
+static cli_exit open_session(const train_args *args, session *s)
+{
+    comet_net *own = NULL;
+    cli_exit code = net_open(&args->net, 0, (uint32_t)args->data.image, &own);
+    if (code == CLI_OK)
+        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TRAIN, &s->train);
+    if (code == CLI_OK)
+        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TEST, &s->test);
+    if (code == CLI_OK && args->net.model) {
+        const comet_dataset_info info = comet_dataset_describe(s->train);
+        net_args net = args->net;
+        net.classes = net.classes > 0 ? net.classes : info.n_classes;
+        code = net_open(&net, info.channels, info.height, &s->net);
+        comet_net_destroy(own);
+    } else {
+        s->net = own;
+    }
+    return code;
+}
+
+static void close_session(session *s)
+{
+    comet_dataset_close(s->test);
+    comet_dataset_close(s->train);
+    comet_net_destroy(s->net);
+}
+
+static cli_exit train(const train_args *args, comet_train_params *p, train_report *report)
+{
+    comet_train_result result;
+    char weights[4096];
+    if (args->weights) {
+        const cli_exit code = weights_path(args->weights, false, weights, sizeof weights);
+        if (code != CLI_OK)
+            return code;
+        p->weights = weights;
+    }
+    report->data = args->data.spec;
+    report->seed = p->model.seed;
+    report->rate = p->schedule.rate;
+    p->user = report;
+    catch_signals();
+    const comet_status status = comet_train_run(p, &result);
+    if (status != COMET_OK) {
+        train_report_failure(report, comet_last_error());
+        return fail_status(status, NULL);
+    }
+    if (!result.stopped)
+        return CLI_OK;
+    say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,
+        args->out ? "--resume goes on from there" : "nothing is kept without --out");
+    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+}
+
+static cli_exit run(const void *given, char **operands, size_t n_operands)
+{
+    const train_args *args = given;
+    train_report report = {.json = args->json};
+    session s = {0};
+    comet_train_params params;
+    (void)operands, (void)n_operands;
+    cli_exit code = check_args(args);
+    if (code == CLI_OK)
+        code = check_out(args);
+    if (code == CLI_OK)
+        code = open_session(args, &s);
+    if (code == CLI_OK)
+        code = open_log(args, &report);
+    if (code == CLI_OK) {
+        fill_params(args, s.net, &params);
+        params.train_data = s.train;
+        params.test_data = s.test;
+        code = train(args, &params, &report);
+    }
+    if (report.log)
+        fclose(report.log);
+    close_session(&s);
+    return code;
+}
+
+const verb verb_train = {
+    .name = "train",
+    .summary = "Train a network",
+    .usage = "--model NAME | --net FILE --data SPEC [options]",
+    .details = "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
+               "and leaves with exit code 130 (SIGTERM: 143). docs/training.md has the whole story.\n",
+    .examples = "  comet train --model cnn28 --data fashion\n"
+                "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
+                "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
+                "  comet train --net mynet.txt --data npy:x.npy,y.npy\n",
+    .operands = (const char *const[]){NULL},
+    .options = options,
+    .n_options = N_ITEMS(options),
+    .defaults = &(const train_args){.epochs = 10,
+                                    .optimiser = COMET_OPTIMISER_SGD,
+                                    .schedule = COMET_SCHEDULE_ONECYCLE,
+                                    .rate = -1,
+                                    .momentum = -1,
+                                    .weight_decay = -1},
+    .args_bytes = sizeof(train_args),
+    .run = run,
+};

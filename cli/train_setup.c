@@ -1,0 +1,128 @@
+/* What the training verbs share; see train_setup.h. */
+#include "train_setup.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "file_io.h"
+#include "number.h"
+#include "text.h"
+
+bool set_count(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 1, UINT32_MAX, target, why);
+}
+bool set_any_count(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 0, UINT32_MAX, target, why);
+}
+bool set_positive(void *target, const char *text, reason *why)
+{
+    return number_double(text, 0, 1e6, target, why);
+}
+bool set_share(void *target, const char *text, reason *why)
+{
+    return number_double(text, 0, 0.999999, target, why);
+}
+bool set_u64(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 0, UINT64_MAX, target, why);
+}
+
+/* ---- nets ---- */
+
+static cli_exit net_read(const char *path, comet_net **net)
+{
+    blob text;
+    cli_exit code = file_read(path, &text);
+    if (code != CLI_OK)
+        return code;
+    const comet_status status = comet_net_read(net, path, (const char *)text.data, text.bytes);
+    if (status != COMET_OK)
+        code = fail(CLI_BAD_INPUT, "%s", comet_last_error());
+    blob_free(&text);
+    return code;
+}
+
+cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net)
+{
+    if (!args->model && !args->file)
+        return fail(CLI_USAGE, "which net? --model NAME ('comet models' lists them) or --net FILE");
+    if (args->model && args->file)
+        return fail(CLI_USAGE, "--model and --net cannot both be given");
+    if (args->file)
+        return net_read(args->file, net);
+    const comet_status status = comet_net_zoo(net, args->model, channels, size, (uint32_t)args->classes);
+    return status == COMET_OK ? CLI_OK : fail(CLI_USAGE, "%s", comet_last_error());
+}
+
+cli_exit net_of_weights(const char *path, comet_net **net)
+{
+    char *text = NULL;
+    comet_status status = comet_weights_net(path, &text);
+    if (status == COMET_ERROR_UNSUPPORTED)
+        return fail(CLI_USAGE, "%s; give --model or --net", comet_last_error());
+    if (status == COMET_OK)
+        status = comet_net_read(net, path, text, strlen(text));
+    comet_text_free(text);
+    return status == COMET_OK ? CLI_OK : fail(CLI_BAD_INPUT, "%s", comet_last_error());
+}
+
+/* ---- data ---- */
+
+cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    comet_dataset_params params;
+    if (!args->spec)
+        return fail(CLI_USAGE, "which data? --data fashion, cifar10:DIR, idx:DIR, folder:DIR, npy:X.npy,Y.npy or synthetic");
+    comet_dataset_params_init(&params);
+    params.split = split;
+    params.image = args->image > 0 ? (uint32_t)args->image : in.height;
+    params.channels = in.channels;
+    params.classes = (uint32_t)classes;
+    params.n_images = split == COMET_SPLIT_TRAIN || args->n_images == 0 ? args->n_images : (args->n_images + 4) / 5;
+    params.strict = args->strict;
+    const comet_status status = comet_dataset_open(data, args->spec, &params);
+    if (status == COMET_OK)
+        return CLI_OK;
+    const cli_exit code = status == COMET_ERROR_ARGUMENT ? CLI_USAGE
+                          : status == COMET_ERROR_MEMORY ? CLI_NO_MEMORY
+                                                         : CLI_BAD_INPUT;
+    return fail(code, "%s", comet_last_error());
+}
+
+/* ---- files ---- */
+
+static bool join(const char *folder, const char *name, char *path, size_t path_bytes)
+{
+    return (size_t)snprintf(path, path_bytes, "%s/%s", folder, name) < path_bytes && access(path, F_OK) == 0;
+}
+
+cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes)
+{
+    struct stat status;
+    if (stat(what, &status) == 0 && S_ISDIR(status.st_mode)) {
+        if ((!last && join(what, "best.safetensors", path, path_bytes)) || join(what, "last.safetensors", path, path_bytes))
+            return CLI_OK;
+        return fail(CLI_BAD_INPUT, "%s: no checkpoint is in this folder", what);
+    }
+    if (text_ends_with(what, strlen(what), ".pt") || text_ends_with(what, strlen(what), ".pth"))
+        return fail(CLI_BAD_INPUT, "%s: a pickle of PyTorch; 'tools/torch_weights.py to-comet' makes a safetensors file of it",
+                    what);
+    return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
+                                                                       : fail(CLI_BAD_INPUT, "%s: too long a name", what);
+}
+
+char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
+{
+    const double mib = (double)bytes / (1 << 20);
+    snprintf(text, SIZE_TEXT_BYTES,
+             mib >= 1000 ? "%.2f GiB"
+             : mib >= 10 ? "%.0f MiB"
+                         : "%.2f MiB",
+             mib >= 1000 ? mib / 1024 : mib);
+    return text;
+}

@@ -1,0 +1,50 @@
+/*
+ * The inside of a data set: a source's functions, what they told about the data, and their state. After opening nothing
+ * changes, so that any number of threads may read images at once.
+ */
+#ifndef COMET_TRAIN_DATA_DATASET_H
+#define COMET_TRAIN_DATA_DATASET_H
+
+#include "base/memory.h"
+#include "base/random.h"
+#include "comet/data.h"
+
+/* Positions and indices have 32 bits in the random numbers. */
+#define MAX_IMAGES ((uint64_t)UINT32_MAX)
+enum { MAX_SIDE = 16384, MAX_CLASSES = 1000000 };
+
+/* Memory of one reading thread; grows as needed, kept from image to image. */
+typedef struct scratch {
+    comet_buffer file, pixels, taps;
+} scratch;
+
+uint64_t scratch_bytes(const scratch *s);
+void scratch_free(scratch *s);
+
+typedef struct dataset_source {
+    const char *kind;
+    /* Fills info (all but kind), class_names, bytes and state for the split in d->params. Called once; after a failure, close
+     * is called all the same. */
+    comet_status (*open)(comet_dataset *d, const char *where);
+    /* Writes image `index` as channels x height x width floats, augmented where `random` is not NULL, and its label. Broken
+     * files give COMET_ERROR_CORRUPT, _UNSUPPORTED or _IO and a sentence that names the file. */
+    comet_status (*read)(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
+                         uint32_t *label);
+    void (*close)(comet_dataset *d);
+} dataset_source;
+
+struct comet_dataset {
+    const dataset_source *source;
+    comet_dataset_params params;
+    comet_dataset_info info;
+    const char *const *class_names; /* info.n_classes of them, or NULL */
+    uint64_t bytes;                 /* memory held or mapped */
+    void *state;                    /* the source's own */
+};
+
+extern const dataset_source source_cifar10, source_idx, source_fashion, source_npy, source_folder, source_synthetic;
+
+/* Floats of one image. */
+size_t dataset_image_floats(const comet_dataset *d);
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * Threads that fill batches into a ring of slots, and a caller that takes them in order.
+ *
+ * Batches are numbered through all epochs: batch g is batch g % n_batches of epoch g / n_batches and lies in slot g % n_slots.
+ * The threads take pieces of work, a few rows of one batch, always from the oldest batch that has any left, so that all of them
+ * work for the batch that is waited for. A slot goes FREE -> FILLING -> READY -> HELD -> FREE. One lock guards all of it;
+ * pieces are large enough that nobody waits for it long, and everybody who has nothing to do sleeps on a condition.
+ *
+ * What a row holds depends on (seed, epoch, position) and nothing else. What went wrong with a row is kept with its slot and
+ * counted when the batch is handed out, so that even the counts do not depend on the number of threads.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/status.h"
+#include "base/threads.h"
+#include "train/data/dataset.h"
+#include "train/data/permutation.h"
+#include "train/data/storage.h"
+
+enum {
+    DEFAULT_QUEUE = 3,
+    DEFAULT_MAX_THREADS = 4,
+    MAX_THREADS = 256,
+    MAX_QUEUE = 4096,
+    PIECES_PER_THREAD = 4,
+    MAX_REPLACEMENTS = 256, /* broken images in a row before something else must be wrong */
+    SENTENCE_BYTES = 512,
+};
+
+typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
+
+/* The first, by its row, of the things that happened in a batch. */
+typedef struct note {
+    bool set;
+    uint32_t row;
+    comet_status status;
+    char sentence[SENTENCE_BYTES];
+} note;
+
+typedef struct slot {
+    slot_state state;
+    uint64_t number; /* of the batch */
+    uint32_t n_valid;
+    uint32_t next_row; /* that nobody has taken yet */
+    uint32_t n_done;   /* rows */
+    uint64_t n_skipped;
+    note skipped, failed;
+    float *images;
+    uint32_t *labels;
+} slot;
+
+struct comet_loader {
+    comet_loader *self; /* for what only reads, but has to lock */
+    comet_dataset *dataset;
+    comet_loader_params params;
+    uint64_t n_batches; /* in an epoch */
+    uint64_t end;       /* number of the first batch that is not to come */
+    size_t row_floats;
+    uint32_t piece_rows;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, ready;
+    atomic_bool stop;
+    uint64_t next_fill, next_give; /* batches */
+    slot *slots;
+    uint32_t n_slots, n_threads;
+    pthread_t *threads;
+    uint64_t queue_bytes, scratch_bytes;
+    comet_loader_stats stats;
+};
+
+void comet_loader_params_init(comet_loader_params *params)
+{
+    *params = (comet_loader_params){.size = sizeof *params, .batch = 32};
+}
+
+/* ---- rows ---- */
+
+/* Whether an image can be done without: it is broken, rather than this machine out of memory. */
+static bool can_replace(comet_status status)
+{
+    return status == COMET_ERROR_CORRUPT || status == COMET_ERROR_UNSUPPORTED || status == COMET_ERROR_IO;
+}
+
+static void take_note(note *n, uint32_t row, comet_status status)
+{
+    if (n->set && n->row <= row)
+        return;
+    *n = (note){.set = true, .row = row, .status = status};
+    snprintf(n->sentence, sizeof n->sentence, "%s", comet_last_error());
+}
+
+/* What became of a few rows, until it is joined to the slot. */
+typedef struct outcome {
+    uint64_t n_skipped;
+    note skipped, failed;
+} outcome;
+
+/* Reads the image that belongs in the row, or the next of the data set that can be read. */
+static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch *memory, outcome *o)
+{
+    const uint64_t n_images = l->dataset->info.n_images, epoch = s->number / l->n_batches;
+    const uint64_t position = s->number % l->n_batches * l->params.batch + row;
+    uint64_t index = position;
+    if (l->params.shuffle) {
+        const permutation order = permutation_of(l->params.seed, COMET_STREAM_ORDER, epoch, n_images);
+        index = permutation_at(&order, position);
+    }
+    float *image = s->images + row * l->row_floats;
+    comet_status status = COMET_OK;
+    for (unsigned n_broken = 0; n_broken < MAX_REPLACEMENTS && n_broken < n_images; n_broken++) {
+        comet_random random = comet_random_start(l->params.seed, COMET_STREAM_AUGMENT, epoch, (uint32_t)position);
+        status =
+            l->dataset->source->read(l->dataset, index, l->params.augment ? &random : NULL, memory, image, &s->labels[row]);
+        if (status == COMET_OK)
+            return;
+        if (l->dataset->params.strict || !can_replace(status))
+            break;
+        take_note(&o->skipped, row, status);
+        o->n_skipped++;
+        index = (index + 1) % n_images;
+    }
+    take_note(&o->failed, row, status);
+}
+
+static void clear_row(const comet_loader *l, const slot *s, uint32_t row)
+{
+    memset(s->images + row * l->row_floats, 0, l->row_floats * sizeof(float));
+    s->labels[row] = 0;
+}
+
+static void fill_rows(const comet_loader *l, const slot *s, uint32_t begin, uint32_t end, scratch *memory, outcome *o)
+{
+    for (uint32_t row = begin; row < end && !atomic_load_explicit(&l->stop, memory_order_relaxed); row++) {
+        if (row < s->n_valid)
+            read_row(l, s, row, memory, o);
+        else
+            clear_row(l, s, row);
+    }
+}
+
+/* ---- threads ---- */
+
+/* Makes the slot of the next batch ready for work, if it is free and there is a next batch. Under the lock, as the following.
+ */
+static bool begin_batch(comet_loader *l)
+{
+    slot *s = &l->slots[l->next_fill % l->n_slots];
+    if (l->next_fill == l->end || s->state != SLOT_FREE)
+        return false;
+    const uint64_t first = l->next_fill % l->n_batches * l->params.batch, left = l->dataset->info.n_images - first;
+    s->state = SLOT_FILLING;
+    s->number = l->next_fill++;
+    s->n_valid = left < l->params.batch ? (uint32_t)left : l->params.batch;
+    s->next_row = s->n_done = 0;
+    s->n_skipped = 0;
+    s->skipped.set = s->failed.set = false;
+    return true;
+}
+
+/* The batch to work for: the last that was begun, if it has rows left, else a new one. */
+static slot *find_work(comet_loader *l)
+{
+    if (l->next_fill > 0) {
+        slot *last = &l->slots[(l->next_fill - 1) % l->n_slots];
+        if (last->state == SLOT_FILLING && last->next_row < l->params.batch)
+            return last;
+    }
+    return begin_batch(l) ? &l->slots[(l->next_fill - 1) % l->n_slots] : NULL;
+}
+
+static void join_note(note *all, const note *n)
+{
+    if (n->set && (!all->set || n->row < all->row))
+        *all = *n;
+}
+
+static void finish_piece(comet_loader *l, slot *s, uint32_t n_rows, const outcome *o)
+{
+    s->n_skipped += o->n_skipped;
+    join_note(&s->skipped, &o->skipped);
+    join_note(&s->failed, &o->failed);
+    s->n_done += n_rows;
+    if (s->n_done < l->params.batch)
+        return;
+    s->state = SLOT_READY;
+    if (s->number == l->next_give)
+        pthread_cond_signal(&l->ready);
+}
+
+static void work_on(comet_loader *l, slot *s, scratch *memory)
+{
+    const uint32_t begin = s->next_row, left = l->params.batch - begin;
+    const uint32_t end = begin + (left < l->piece_rows ? left : l->piece_rows);
+    const uint64_t before = scratch_bytes(memory);
+    outcome o;
+    o.n_skipped = 0;
+    o.skipped.set = o.failed.set = false;
+    s->next_row = end;
+    pthread_mutex_unlock(&l->lock);
+    const double start = comet_now();
+    fill_rows(l, s, begin, end, memory, &o);
+    const double seconds = comet_now() - start;
+    pthread_mutex_lock(&l->lock);
+    l->stats.decode_seconds += seconds;
+    l->scratch_bytes += scratch_bytes(memory) - before;
+    finish_piece(l, s, end - begin, &o);
+}
+
+static void *worker(void *arg)
+{
+    comet_loader *l = arg;
+    scratch memory = {.file = {NULL, 0}};
+    pthread_mutex_lock(&l->lock);
+    while (!atomic_load_explicit(&l->stop, memory_order_relaxed)) {
+        slot *s = find_work(l);
+        if (s)
+            work_on(l, s, &memory);
+        else
+            pthread_cond_wait(&l->work, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    scratch_free(&memory);
+    return NULL;
+}
+
+/* ---- creating and destroying ---- */
+
+static comet_status check_params(const comet_loader_params *p, const comet_dataset_info *info)
+{
+    if (p->size != sizeof *p)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_params has size %zu, not %zu: call comet_loader_params_init",
+                          p->size, sizeof *p);
+    if (p->batch == 0 || p->n_threads > MAX_THREADS || p->queue > MAX_QUEUE)
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "a batch of %u, %u threads and a queue of %u were asked for; at least 1, at most %d "
+                          "and at most %d are possible",
+                          p->batch, p->n_threads, p->queue, MAX_THREADS, MAX_QUEUE);
+    if (p->shuffle && info->n_images < p->batch)
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "the data set has %llu images, fewer than one batch of %u; a shuffled epoch has whole "
+                          "batches only",
+                          (unsigned long long)info->n_images, p->batch);
+    return COMET_OK;
+}
+
+/* Where to begin and to end. */
+static comet_status set_course(comet_loader *l)
+{
+    const comet_loader_params *p = &l->params;
+    const uint64_t n_images = l->dataset->info.n_images;
+    l->n_batches = n_images / p->batch + (!p->shuffle && n_images % p->batch != 0);
+    if (p->batch_in_epoch > l->n_batches)
+        return comet_fail(COMET_ERROR_ARGUMENT, "batch %llu was asked for; an epoch has %llu",
+                          (unsigned long long)p->batch_in_epoch, (unsigned long long)l->n_batches);
+    if (p->epoch >= UINT32_MAX)
+        return comet_fail(COMET_ERROR_ARGUMENT, "epoch %llu was asked for; %u is the last", (unsigned long long)p->epoch,
+                          UINT32_MAX - 1);
+    l->next_fill = l->next_give = p->epoch * l->n_batches + p->batch_in_epoch;
+    l->end = p->endless ? UINT64_MAX : (p->epoch + 1) * l->n_batches;
+    return COMET_OK;
+}
+
+static comet_status take_memory(comet_loader *l)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(l->row_floats, (size_t)l->params.batch * sizeof(float), &bytes) || bytes > SIZE_MAX / 2)
+        return comet_fail(COMET_ERROR_OVERFLOW, "a batch of %u images of %zu numbers is larger than any memory",
+                          l->params.batch, l->row_floats);
+    l->slots = storage_new(l->n_slots, sizeof *l->slots);
+    l->threads = storage_new(l->params.n_threads, sizeof *l->threads);
+    if (!l->slots || !l->threads)
+        return COMET_ERROR_MEMORY;
+    for (uint32_t i = 0; i < l->n_slots; i++) {
+        l->slots[i].images = comet_allocate(&allocator, bytes);
+        l->slots[i].labels = storage_new(l->params.batch, sizeof *l->slots[i].labels);
+        if (!l->slots[i].images || !l->slots[i].labels)
+            return COMET_ERROR_MEMORY;
+    }
+    l->queue_bytes = l->n_slots * (sizeof *l->slots + bytes + l->params.batch * sizeof *l->slots->labels);
+    return COMET_OK;
+}
+
+/* Signals are left to the host's threads. A thread that cannot be started is done without, as long as there is one. */
+static comet_status start_threads(comet_loader *l)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (l->n_threads < l->params.n_threads && pthread_create(&l->threads[l->n_threads], NULL, worker, l) == 0)
+        l->n_threads++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (l->n_threads == 0)
+        return comet_fail(COMET_ERROR_MEMORY, "no thread could be started to load images");
+    return COMET_OK;
+}
+
+comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, const comet_loader_params *params)
+{
+    if (!loader || !dataset || !params)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_create was given a null pointer");
+    comet_status status = check_params(params, &dataset->info);
+    if (status != COMET_OK)
+        return status;
+    comet_loader *l = storage_new(1, sizeof *l);
+    if (!l)
+        return COMET_ERROR_MEMORY;
+    l->self = l;
+    l->dataset = dataset;
+    l->params = *params;
+    if (l->params.n_threads == 0)
+        l->params.n_threads = comet_cores() < DEFAULT_MAX_THREADS ? (uint32_t)comet_cores() : DEFAULT_MAX_THREADS;
+    l->n_slots = (params->queue > 0 ? params->queue : DEFAULT_QUEUE) + 1; /* one is held by the caller */
+    l->row_floats = dataset_image_floats(dataset);
+    const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
+    l->piece_rows = params->batch / n_pieces + (params->batch % n_pieces != 0);
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->ready, NULL);
+    status = set_course(l);
+    if (status == COMET_OK)
+        status = take_memory(l);
+    if (status == COMET_OK)
+        status = start_threads(l);
+    if (status == COMET_OK)
+        *loader = l;
+    else
+        comet_loader_destroy(l);
+    return status;
+}
+
+static void free_slots(comet_loader *l)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    const size_t bytes = l->row_floats * l->params.batch * sizeof(float);
+    for (uint32_t i = 0; l->slots && i < l->n_slots; i++) {
+        comet_release(&allocator, l->slots[i].images, bytes);
+        free(l->slots[i].labels);
+    }
+    free(l->slots);
+}
+
+void comet_loader_destroy(comet_loader *loader)
+{
+    if (!loader)
+        return;
+    pthread_mutex_lock(&loader->lock);
+    atomic_store_explicit(&loader->stop, true, memory_order_relaxed);
+    pthread_cond_broadcast(&loader->work);
+    pthread_mutex_unlock(&loader->lock);
+    for (uint32_t i = 0; i < loader->n_threads; i++)
+        pthread_join(loader->threads[i], NULL);
+    pthread_cond_destroy(&loader->work);
+    pthread_cond_destroy(&loader->ready);
+    pthread_mutex_destroy(&loader->lock);
+    free_slots(loader);
+    free(loader->threads);
+    free(loader);
+}
+
+/* ---- the caller's side ---- */
+
+uint64_t comet_loader_batches(const comet_loader *loader)
+{
+    return loader->n_batches;
+}
+
+/* Waits until the slot is ready, and counts how long. */
+static void wait_for(comet_loader *l, const slot *s, uint64_t number)
+{
+    if (s->state == SLOT_READY && s->number == number)
+        return;
+    const double start = comet_now();
+    while (s->state != SLOT_READY || s->number != number)
+        pthread_cond_wait(&l->ready, &l->lock);
+    l->stats.wait_seconds += comet_now() - start;
+}
+
+/* Hands the ready slot out. A batch that failed is not handed out, now or at the next call. */
+static comet_status give(comet_loader *l, slot *s, comet_batch *batch)
+{
+    if (s->failed.set)
+        return comet_fail(s->failed.status, "%s", s->failed.sentence);
+    s->state = SLOT_HELD;
+    l->next_give++;
+    l->stats.n_batches++;
+    l->stats.n_skipped += s->n_skipped;
+    if (s->skipped.set && l->stats.first_skipped[0] == '\0')
+        snprintf(l->stats.first_skipped, sizeof l->stats.first_skipped, "%.255s", s->skipped.sentence);
+    *batch = (comet_batch){.images = s->images,
+                           .labels = s->labels,
+                           .n_valid = s->n_valid,
+                           .epoch = s->number / l->n_batches,
+                           .batch_in_epoch = s->number % l->n_batches};
+    return COMET_OK;
+}
+
+comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end)
+{
+    if (!loader || !batch || !end)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_next was given a null pointer");
+    comet_status status = COMET_OK;
+    pthread_mutex_lock(&loader->lock);
+    const bool over = loader->next_give == loader->end;
+    slot *s = &loader->slots[loader->next_give % loader->n_slots];
+    if (!over && s->state == SLOT_HELD) {
+        status = comet_fail(COMET_ERROR_ARGUMENT, "all %u batches of the queue are held; comet_loader_release gives one back",
+                            loader->n_slots);
+    } else if (!over) {
+        wait_for(loader, s, loader->next_give);
+        status = give(loader, s, batch);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    if (status == COMET_OK)
+        *end = over;
+    return status;
+}
+
+void comet_loader_release(comet_loader *loader, const comet_batch *batch)
+{
+    if (!loader || !batch)
+        return;
+    pthread_mutex_lock(&loader->lock);
+    for (uint32_t i = 0; i < loader->n_slots; i++) {
+        slot *s = &loader->slots[i];
+        if (s->images == batch->images && s->state == SLOT_HELD) {
+            s->state = SLOT_FREE;
+            pthread_cond_broadcast(&loader->work);
+        }
+    }
+    pthread_mutex_unlock(&loader->lock);
+}
+
+comet_loader_stats comet_loader_stats_get(const comet_loader *loader)
+{
+    comet_loader *l = loader->self;
+    pthread_mutex_lock(&l->lock);
+    comet_loader_stats stats = l->stats;
+    stats.bytes = l->queue_bytes + l->scratch_bytes + l->dataset->bytes;
+    pthread_mutex_unlock(&l->lock);
+    return stats;
+}

@@ -1,0 +1,18 @@
+/* A box of a picture brought to size and normalised. */
+#ifndef COMET_TRAIN_DATA_RESAMPLE_H
+#define COMET_TRAIN_DATA_RESAMPLE_H
+
+#include "train/data/picture.h"
+
+typedef struct resample_target {
+    uint32_t side;
+    bool flip;                                               /* mirrored left to right */
+    float scale[PICTURE_CHANNELS], offset[PICTURE_CHANNELS]; /* value = byte * scale + offset */
+    float *planes;                                           /* PICTURE_CHANNELS x side x side */
+} resample_target;
+
+/* Bilinear where the box grows; a triangle as wide as two pixels of the result where it shrinks, so that nothing is skipped
+ * (the antialiased filter of Pillow and torchvision). Takes nothing from outside of the box. `memory` grows as needed. */
+comet_status resample(const picture *p, const resample_target *target, comet_buffer *memory);
+
+#endif

@@ -1,0 +1,68 @@
+/* Learning rates: one-cycle against torch's, the others against their formulas. */
+#include "testing.h"
+
+#include <math.h>
+
+#include "comet/train.h"
+
+#include "optimiser_golden.h"
+
+static void test_onecycle(void **state)
+{
+    for (size_t i = 0; i < COUNT_OF(golden_onecycle); i++) {
+        comet_schedule s;
+        comet_schedule_init(&s, COMET_SCHEDULE_ONECYCLE, golden_onecycle[i].rate);
+        const double rate = comet_schedule_rate(&s, golden_onecycle[i].step, golden_onecycle[i].n_steps, 10);
+        assert_near(rate, golden_onecycle[i].expected, 1e-12);
+    }
+}
+
+static void test_constant_and_warmup(void **state)
+{
+    comet_schedule s;
+    comet_schedule_init(&s, COMET_SCHEDULE_CONSTANT, 0.2);
+    assert_near(comet_schedule_rate(&s, 0, 100, 10), 0.2, 0);
+    assert_near(comet_schedule_rate(&s, 99, 100, 10), 0.2, 0);
+    s.warmup_epochs = 2;
+    assert_near(comet_schedule_rate(&s, 0, 100, 10), 0.01, 1e-15);
+    assert_near(comet_schedule_rate(&s, 9, 100, 10), 0.1, 1e-15);
+    assert_near(comet_schedule_rate(&s, 19, 100, 10), 0.2, 1e-15);
+    assert_near(comet_schedule_rate(&s, 20, 100, 10), 0.2, 1e-15);
+}
+
+static void test_step(void **state)
+{
+    comet_schedule s;
+    comet_schedule_init(&s, COMET_SCHEDULE_STEP, 1);
+    s.every = 3;
+    assert_near(comet_schedule_rate(&s, 29, 100, 10), 1, 0);
+    assert_near(comet_schedule_rate(&s, 30, 100, 10), 0.1, 1e-15);
+    assert_near(comet_schedule_rate(&s, 60, 100, 10), 0.01, 1e-15);
+}
+
+static void test_cosine(void **state)
+{
+    comet_schedule s;
+    comet_schedule_init(&s, COMET_SCHEDULE_COSINE, 1);
+    s.final_share = 0.2;
+    assert_near(comet_schedule_rate(&s, 0, 100, 10), 1, 1e-15);
+    assert_near(comet_schedule_rate(&s, 50, 100, 10), 0.6, 1e-12);
+    assert_near(comet_schedule_rate(&s, 100, 100, 10), 0.2, 1e-12);
+    assert_near(comet_schedule_rate(&s, 1000, 100, 10), 0.2, 1e-12);
+    s.warmup_epochs = 1;
+    assert_near(comet_schedule_rate(&s, 4, 100, 10), 0.5, 1e-12);
+    assert_near(comet_schedule_rate(&s, 55, 100, 10), 0.6, 1e-12);
+}
+
+int main(void)
+{
+    (void)golden_weights;
+    (void)golden_cases;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_onecycle),
+        cmocka_unit_test(test_constant_and_warmup),
+        cmocka_unit_test(test_step),
+        cmocka_unit_test(test_cosine),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

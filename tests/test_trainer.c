@@ -1,0 +1,258 @@
+/* Whole runs through the library: what events come and in which order, stopping and going on, divergence, refusals. */
+#include "testing.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "comet/train.h"
+#include "train/checkpoint.h"
+
+#include "tiny_net.h"
+
+static char folder[256];
+
+typedef struct observed {
+    size_t n_start, n_step, n_epoch, n_end, n_note, n_saved, n_failed;
+    uint64_t stop_at; /* step that sets the flag; 0: none */
+    volatile sig_atomic_t stop;
+    comet_train_event end;
+    double last_loss;
+    char notes[1024];
+} observed;
+
+static void on_event(void *user, const comet_train_event *e)
+{
+    observed *o = user;
+    assert_non_null(e->model);
+    assert_true(e->step <= e->n_steps && e->epoch <= e->n_epochs);
+    switch (e->kind) {
+    case COMET_EVENT_START: o->n_start++; break;
+    case COMET_EVENT_STEP:
+        assert_int_equal(o->n_start, 1);
+        assert_true(isfinite(e->train_loss) && e->train_top1 >= 0 && e->train_top1 <= 1 && e->rate >= 0);
+        o->n_step++;
+        o->last_loss = e->train_loss;
+        o->stop = o->stop_at > 0 && e->step == o->stop_at;
+        break;
+    case COMET_EVENT_EPOCH: o->n_epoch++; break;
+    case COMET_EVENT_CHECKPOINT: e->checkpoint_ok ? o->n_saved++ : o->n_failed++; break;
+    case COMET_EVENT_NOTE:
+        o->n_note++;
+        snprintf(o->notes + strlen(o->notes), sizeof o->notes - strlen(o->notes), "%s\n", e->text);
+        break;
+    case COMET_EVENT_END: o->n_end++, o->end = *e; break;
+    }
+}
+
+typedef struct setting {
+    comet_net *net;
+    comet_dataset *train, *test;
+    comet_train_params p;
+    observed o;
+} setting;
+
+static void open_setting(setting *s, const char *net)
+{
+    comet_dataset_params d;
+    memset(s, 0, sizeof *s);
+    comet_dataset_params_init(&d);
+    d.image = 8;
+    d.classes = 4;
+    d.n_images = 50;
+    assert_ok(comet_net_read(&s->net, "text", net, strlen(net)));
+    assert_ok(comet_dataset_open(&s->train, "synthetic", &d));
+    d.split = COMET_SPLIT_TEST;
+    d.n_images = 11;
+    assert_ok(comet_dataset_open(&s->test, "synthetic", &d));
+    comet_train_params_init(&s->p);
+    s->p.net = s->net;
+    s->p.train_data = s->train;
+    s->p.test_data = s->test;
+    s->p.model.batch = 8;
+    s->p.model.n_threads = 1;
+    s->p.loader_threads = 1;
+    s->p.epochs = 2;
+    s->p.event = on_event;
+    s->p.user = &s->o;
+    s->p.stop = &s->o.stop;
+}
+
+static void close_setting(setting *s)
+{
+    comet_dataset_close(s->test);
+    comet_dataset_close(s->train);
+    comet_net_destroy(s->net);
+}
+
+static int set_up(void **state)
+{
+    const char *base = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/comet-trainer.XXXXXX", base ? base : "/tmp");
+    return mkdtemp(folder) ? 0 : 1;
+}
+
+static int empty(void **state)
+{
+    checkpoint_clear(folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char lock[300];
+    snprintf(lock, sizeof lock, "%s/.lock", folder);
+    unlink(lock);
+    return rmdir(folder);
+}
+
+static void test_events(void **state)
+{
+    setting s;
+    comet_train_result result;
+    open_setting(&s, TINY_NET);
+    s.p.out = folder;
+    s.p.save_steps = 4;
+    assert_ok(comet_train_run(&s.p, &result));
+    assert_int_equal(s.o.n_step, 12); /* 50 images are 6 batches */
+    assert_int_equal(s.o.n_epoch, 2);
+    assert_int_equal(s.o.n_end, 1);
+    assert_int_equal(s.o.n_failed, 0);
+    assert_true(s.o.n_saved >= 4); /* steps 4 and 8, two epochs, at least one best */
+    assert_false(result.stopped);
+    assert_int_equal(result.last.step, 12);
+    assert_null(result.last.model);
+    assert_true(result.last.test_top5 == 1 || result.last.test_top5 <= 1);
+    assert_true(result.last.best_top1 >= result.last.test_top1);
+    assert_true(result.memory.total > 0 && result.last.peak_rss_bytes > 0 && result.last.images_per_s > 0);
+    close_setting(&s);
+}
+
+/* 6 batches an epoch, 4 an update: 2 are dropped, and the next epoch begins where it should. */
+static void test_accumulate(void **state)
+{
+    setting s;
+    comet_train_result result;
+    open_setting(&s, TINY_NET);
+    s.p.model.accumulate = 4;
+    s.p.epochs = 3;
+    s.p.test_data = NULL;
+    assert_ok(comet_train_run(&s.p, &result));
+    assert_int_equal(s.o.n_step, 3);
+    assert_int_equal(result.last.epoch, 3);
+    assert_true(isnan(result.last.test_top1) && isnan(result.last.best_top1));
+    close_setting(&s);
+}
+
+/* Stopped after each step in turn, then resumed: the end is the same. */
+static void test_stop_and_resume(void **state)
+{
+    comet_train_result whole, part;
+    double expected = 0;
+    for (uint64_t stop_at = 0; stop_at <= 12; stop_at++) {
+        setting s;
+        open_setting(&s, TINY_NET);
+        s.p.out = folder;
+        s.o.stop_at = stop_at;
+        empty(state);
+        assert_ok(comet_train_run(&s.p, &part));
+        if (stop_at == 0) {
+            whole = part;
+            expected = s.o.last_loss;
+        } else {
+            assert_true(part.stopped);
+            assert_int_equal(part.last.step, stop_at);
+            s.o = (observed){0};
+            s.p.resume = true;
+            assert_ok(comet_train_run(&s.p, &part));
+            assert_int_equal(s.o.n_step, 12 - stop_at);
+            if (stop_at < 12)
+                assert_memory_equal(&s.o.last_loss, &expected, sizeof expected);
+            assert_memory_equal(&part.last.test_loss, &whole.last.test_loss, sizeof(double));
+            assert_memory_equal(&part.last.train_loss, &whole.last.train_loss, sizeof(double));
+            assert_memory_equal(&part.last.best_top1, &whole.last.best_top1, sizeof(double));
+        }
+        close_setting(&s);
+    }
+}
+
+static void test_diverged(void **state)
+{
+    setting s;
+    comet_train_result result;
+    open_setting(&s, TINY_NET);
+    comet_schedule_init(&s.p.schedule, COMET_SCHEDULE_CONSTANT, 1e30);
+    s.p.out = folder;
+    s.p.save_steps = 1;
+    assert_status(comet_train_run(&s.p, &result), COMET_ERROR_DIVERGED);
+    assert_non_null(strstr(comet_last_error(), "at step "));
+    assert_non_null(strstr(comet_last_error(), "layer '"));
+    assert_int_equal(s.o.n_end, 0);
+    close_setting(&s);
+}
+
+static void expect_refusal(const char *net, void (*change)(comet_train_params *p), const char *words)
+{
+    setting s;
+    comet_train_result result;
+    open_setting(&s, net);
+    if (change)
+        change(&s.p);
+    assert_status(comet_train_run(&s.p, &result), COMET_ERROR_ARGUMENT);
+    if (!strstr(comet_last_error(), words))
+        fail_because("'%s' lacks '%s'", comet_last_error(), words);
+    assert_int_equal(s.o.n_start, 0);
+    close_setting(&s);
+}
+
+static void no_net(comet_train_params *p)
+{
+    p->net = NULL;
+}
+static void large_batch(comet_train_params *p)
+{
+    p->model.batch = 51;
+}
+static void resume_nowhere(comet_train_params *p)
+{
+    p->resume = true;
+}
+static void patience_without_test(comet_train_params *p)
+{
+    p->patience = 1;
+    p->test_data = NULL;
+}
+static void no_rate(comet_train_params *p)
+{
+    p->schedule.rate = NAN;
+}
+static void not_filled(comet_train_params *p)
+{
+    p->size = 0;
+}
+
+static void test_refusals(void **state)
+{
+    expect_refusal(TINY_NET, no_net, "needs a net");
+    expect_refusal(TINY_NET, large_batch, "50 images, fewer than one step takes");
+    expect_refusal(TINY_NET, resume_nowhere, "folder of the checkpoints");
+    expect_refusal(TINY_NET, patience_without_test, "needs test data");
+    expect_refusal(TINY_NET, no_rate, "the rate is");
+    expect_refusal(TINY_NET, not_filled, "comet_train_params_init");
+    expect_refusal("net n\ninput 3 9 8\nf = flatten\nfc = linear out=4\n", NULL, "3 x 9 x 8, the training data has 3 x 8 x 8");
+    expect_refusal("net n\ninput 3 8 8\nf = flatten\nfc = linear out=3\n", NULL, "has 4 classes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(test_events, empty),
+        cmocka_unit_test_teardown(test_accumulate, empty),
+        cmocka_unit_test_teardown(test_stop_and_resume, empty),
+        cmocka_unit_test_teardown(test_diverged, empty),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
