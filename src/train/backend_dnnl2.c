@@ -312,7 +312,7 @@ comet_status kernel_run(kernel *k, const kernel_args *args)
 
 static comet_status add_operand(kernel *k, kernel_arg arg, const dnnl_memory_desc_t *md)
 {
-    if (!md || dnnl_memory_desc_get_size(md) == 0)
+    if (!md || md->ndims == 0) /* not the size: oneDNN calls that of a view zero */
         return COMET_OK;
     operand *o = &k->operands[k->n_operands];
     TRY(intern(k->b, md, &o->layout));
@@ -769,7 +769,9 @@ typedef struct pool_geometry {
 static comet_status pool_describe(const pool_spec *s, const dnnl_memory_desc_t *src, pool_geometry *g)
 {
     const dnnl_dims_t dst = {src->dims[0], src->dims[1], (dnnl_dim_t)s->out[0], (dnnl_dim_t)s->out[1]};
-    g->algorithm = s->max ? dnnl_pooling_max : dnnl_pooling_avg_include_padding;
+    /* Without padding a last window that is not full divides by what it covers, as torch does. */
+    const bool padded = s->padding[0] > 0 || s->padding[1] > 0;
+    g->algorithm = s->max ? dnnl_pooling_max : padded ? dnnl_pooling_avg_include_padding : dnnl_pooling_avg_exclude_padding;
     for (int i = 0; i < 2; i++) {
         g->stride[i] = s->stride[i];
         g->kernel[i] = s->kernel[i];
@@ -850,16 +852,36 @@ comet_status kernel_add(backend *b, bool relu, const layout *data, kernel **k)
     return MAKE(b, pd, operands, k);
 }
 
+/* The order of `like`, which oneDNN does not always choose itself, for another number of channels. */
+static comet_status md_like(const dnnl_memory_desc_t *like, dnnl_dim_t channels, dnnl_memory_desc_t *md)
+{
+    const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c};
+    const layout lies = {.md = *like};
+    dnnl_format_tag_t tag = dnnl_ab;
+    dnnl_dims_t dims;
+    for (size_t i = 0; like->ndims == 4 && i < sizeof tags / sizeof tags[0]; i++)
+        if (is_tag(&lies, tags[i])) {
+            tag = tags[i];
+            break;
+        }
+    memcpy(dims, like->dims, sizeof dims);
+    dims[1] = channels;
+    return plain_md(md, like->ndims, dims, tag);
+}
+
 comet_status kernel_concat(backend *b, uint32_t n, const layout *const *sources, kernel **k)
 {
-    dnnl_memory_desc_t mds[COMET_MAX_INPUTS];
+    dnnl_memory_desc_t mds[COMET_MAX_INPUTS], dst;
     operand_md operands[COMET_MAX_INPUTS + 1];
     dnnl_primitive_desc_t pd;
+    dnnl_dim_t channels = 0;
     for (uint32_t i = 0; i < n; i++) {
         mds[i] = sources[i]->md;
         operands[i] = (operand_md){(kernel_arg)(ARG_MULTIPLE + i), &mds[i]};
+        channels += mds[i].dims[1];
     }
-    TRY_DNNL(dnnl_concat_primitive_desc_create(&pd, NULL, (int)n, 1, mds, b->plain, b->engine), "concat");
+    TRY(md_like(&mds[0], channels, &dst));
+    TRY_DNNL(dnnl_concat_primitive_desc_create(&pd, &dst, (int)n, 1, mds, b->plain, b->engine), "concat");
     operands[n] = (operand_md){ARG_DST, MD(pd, dst, 0)};
     return kernel_make(b, pd, operands, n + 1, k);
 }

@@ -344,6 +344,33 @@ static comet_status backward(comet_model *m)
     return COMET_OK;
 }
 
+/* Are an op's parameters and batch statistics finite? Its output alone does not tell: oneDNN's relu makes a zero of NaN. */
+static bool op_is_finite(const comet_model *m, const op *o, bool with_weights)
+{
+    const uint32_t parameters[2] = {o->weight, o->bias};
+    for (int i = 0; with_weights && i < 2; i++)
+        if (parameters[i] != NONE) {
+            const parameter *p = &m->parameters[parameters[i]];
+            if (!all_finite(p->n, m->weights + p->offset))
+                return false;
+        }
+    if (o->mean == NONE)
+        return true;
+    const uint64_t channels = m->parameters[o->mean].n;
+    return all_finite(channels, m->statistics + o->batch_mean) && all_finite(channels, m->statistics + o->batch_variance);
+}
+
+/* Images are finite, and what batch norms saw was. */
+static bool forward_was_finite(const comet_model *m)
+{
+    if (!all_finite(layout_bytes(m->values[0].layout) / sizeof(float), m->images))
+        return false;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (!op_is_finite(m, &m->ops[i], false))
+            return false;
+    return true;
+}
+
 static buffer_id output_gradient(const comet_model *m)
 {
     return m->ops[m->values[m->output].producer].diff_dst;
@@ -362,6 +389,8 @@ comet_status comet_model_gradients(comet_model *m, const float *images, const ui
         m->n_accumulated = 0;
     TRY(forward(m, RUN_TRAIN));
     TRY(compute_loss(m, labels, m->params.batch, arena_at(&m->arena, output_gradient(m)), &result));
+    if (!forward_was_finite(m))
+        result.loss = NAN;
     if (isfinite(result.loss)) {
         TRY(backward(m));
         m->n_accumulated++;
@@ -394,13 +423,22 @@ comet_status comet_model_evaluate(comet_model *m, const float *images, const uin
     return compute_loss(m, labels, n_valid, NULL, scores);
 }
 
+static bool op_ran_finite(const comet_model *m, const op *o)
+{
+    for (uint32_t j = 0; j < o->n_inputs; j++)
+        if (m->values[o->inputs[j]].producer == NONE &&
+            !all_finite(layout_bytes(m->values[o->inputs[j]].layout) / sizeof(float), m->images))
+            return false;
+    return op_is_finite(m, o, true) &&
+           all_finite(layout_bytes(m->values[o->output].layout) / sizeof(float), value_data(m, o->output));
+}
+
 const char *comet_model_first_bad(comet_model *m, const float *images, uint64_t step)
 {
     begin(m, images, step);
     for (uint32_t i = 0; i < m->n_ops; i++) {
         op *o = &m->ops[i];
-        if (o->type->forward(m, o, RUN_INSPECT) != COMET_OK ||
-            !all_finite(layout_bytes(m->values[o->output].layout) / sizeof(float), value_data(m, o->output)))
+        if (o->type->forward(m, o, RUN_INSPECT) != COMET_OK || !op_ran_finite(m, o))
             return o->layer->name;
     }
     return NULL;

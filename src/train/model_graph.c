@@ -77,6 +77,13 @@ comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *i
     return COMET_OK;
 }
 
+comet_status graph_plain_like(comet_model *m, const layout *l, const layout **plain)
+{
+    uint64_t dims[5];
+    const uint32_t n_dims = layout_dims(l, dims);
+    return layout_plain(m->backend, n_dims, dims, plain);
+}
+
 /* ---- ops ---- */
 
 static uint32_t count_readers(const comet_net *net, uint32_t v)
@@ -125,13 +132,6 @@ static comet_status add_reorder(comet_model *m, const comet_layer *layer, uint32
     return finish_op(m, o, *out);
 }
 
-static comet_status plain_like(comet_model *m, const layout *l, const layout **plain)
-{
-    uint64_t dims[5];
-    const uint32_t n_dims = layout_dims(l, dims);
-    return layout_plain(m->backend, n_dims, dims, plain);
-}
-
 /* Does the reader take a flattened value in any order of its elements? */
 static bool order_free(comet_op kind)
 {
@@ -139,7 +139,7 @@ static bool order_free(comet_op kind)
            kind == COMET_OP_SILU || kind == COMET_OP_SIGMOID || kind == COMET_OP_FLATTEN;
 }
 
-/* Flatten is a view; where a reader counts on the order of elements they are put in order first. */
+/* Flatten is a view; where a reader counts on the order of elements they are put in order first, as rows. */
 static comet_status add_flatten(comet_model *m, uint32_t v)
 {
     const comet_layer *layer = comet_net_layer(m->net, v);
@@ -150,35 +150,55 @@ static comet_status add_flatten(comet_model *m, uint32_t v)
         for (uint32_t j = 0; j < reader->n_inputs; j++)
             ordered |= reader->inputs[j] == v && !order_free(reader->op);
     }
-    const layout *plain;
-    TRY(plain_like(m, m->values[root].layout, &plain));
-    if (ordered && plain != m->values[root].layout)
-        TRY(add_reorder(m, layer, root, plain, &root));
+    if (ordered) {
+        const uint64_t dims[2] = {m->params.batch, comet_net_shape(m->net, v).channels};
+        const layout *rows;
+        TRY(layout_plain(m->backend, 2, dims, &rows));
+        TRY(add_reorder(m, layer, root, rows, &root));
+    }
     m->values[v].root = root;
     return COMET_OK;
 }
 
-/* Ops whose inputs must lie alike get copies of those that do not lie as the first does. */
+static bool lie_alike(const layout *a, const layout *b)
+{
+    uint64_t block, other_block;
+    const layout_order order = layout_describe(a, &block);
+    return a == b || (order != ORDER_OTHER && layout_describe(b, &other_block) == order && other_block == block);
+}
+
+/* Channels behind those of a value that does not fill its blocks would begin within one. */
+static bool fills_blocks(const layout *l)
+{
+    uint64_t dims[5], block;
+    layout_dims(l, dims);
+    return layout_describe(l, &block) != ORDER_OTHER && dims[1] % block == 0;
+}
+
+static bool same_shape(const layout *a, const layout *b)
+{
+    uint64_t dims[5], other[5];
+    const uint32_t n = layout_dims(a, dims);
+    return layout_dims(b, other) == n && memcmp(dims, other, n * sizeof *dims) == 0;
+}
+
+/* Ops whose inputs must lie alike get copies of those that do not lie as the first does; or, where the shapes differ, all in
+ * plain order. */
 static comet_status conform_inputs(comet_model *m, const comet_layer *layer, uint32_t n, uint32_t *inputs)
 {
     const layout *first = m->values[inputs[0]].layout;
-    uint64_t dims[5], block, other_block;
-    layout_dims(first, dims);
-    const layout_order order = layout_describe(first, &block);
-    for (uint32_t i = 1; i < n; i++) {
-        const layout *l = m->values[inputs[i]].layout;
-        if (l == first || (layout_describe(l, &other_block) == order && other_block == block))
-            continue;
-        const layout *wanted;
-        if (layer->op == COMET_OP_ADD) {
-            wanted = first;
-        } else {
-            TRY(plain_like(m, l, &wanted));
-            if (wanted == l)
-                return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: its inputs lie in memory in ways that cannot be joined",
-                                  layer->name);
-        }
-        TRY(add_reorder(m, layer, inputs[i], wanted, &inputs[i]));
+    bool alike = true, same = layer->op != COMET_OP_CONCAT;
+    for (uint32_t i = 0; i < n; i++) {
+        const layout *lies = m->values[inputs[i]].layout;
+        alike &= lie_alike(first, lies) && (layer->op != COMET_OP_CONCAT || fills_blocks(lies));
+        same &= same_shape(first, lies);
+    }
+    for (uint32_t i = 0; i < n && !alike; i++) {
+        const layout *lies = m->values[inputs[i]].layout, *wanted = first;
+        if (!same)
+            TRY(graph_plain_like(m, lies, &wanted));
+        if (wanted != lies)
+            TRY(add_reorder(m, layer, inputs[i], wanted, &inputs[i]));
     }
     return COMET_OK;
 }
@@ -217,7 +237,7 @@ static comet_status order_output(comet_model *m)
     m->output = m->values[last].root;
     if (m->values[m->output].producer == NONE)
         return comet_fail(COMET_ERROR_ARGUMENT, "the net %s has no layers that compute anything", comet_net_name(m->net));
-    TRY(plain_like(m, m->values[m->output].layout, &plain));
+    TRY(graph_plain_like(m, m->values[m->output].layout, &plain));
     if (plain != m->values[m->output].layout)
         TRY(add_reorder(m, comet_net_layer(m->net, last), m->output, plain, &m->output));
     return COMET_OK;
@@ -301,7 +321,8 @@ static op *op_at_backward(comet_model *m, uint32_t moment)
     return &m->ops[2 * m->n_ops - moment];
 }
 
-/* The output of batch norm follows from its input, which is kept anyway: one elementwise pass in place of a stored tensor. */
+/* The output of batch norm follows from its input, which is kept anyway: one elementwise pass in place of a stored tensor. Not
+ * where that input is itself computed again, which happens later. */
 static void mark_recomputed(comet_model *m)
 {
     for (uint32_t v = 0; v < m->n_values && !m->params.no_recompute; v++) {
@@ -309,7 +330,7 @@ static void mark_recomputed(comet_model *m)
         if (!x->saved || x->producer == NONE || !m->ops[x->producer].apply)
             continue;
         op *reader = op_at_backward(m, x->first_backward);
-        if (reader->recompute != NONE)
+        if (reader->recompute != NONE || m->values[m->ops[x->producer].inputs[0]].recomputed)
             continue;
         reader->recompute = v;
         x->recomputed = true;

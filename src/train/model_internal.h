@@ -100,6 +100,7 @@ struct op_type {
     bool in_place;          /* forward may write over its first input */
     bool backward_in_place; /* the gradient of the input may replace that of the output */
     bool passes_gradient;   /* the gradient of the output is that of each input */
+    bool always_writes;     /* backward needs a place for the gradient of its input, even if nobody reads it */
 };
 
 struct comet_model {
@@ -128,6 +129,8 @@ struct comet_model {
 
 /* Ops from the net, with their kernels and parameters, and what each must keep for backward. */
 comet_status graph_build(comet_model *m);
+/* The plain layout of the same shape. */
+comet_status graph_plain_like(comet_model *m, const layout *l, const layout **plain);
 comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *index);
 
 /* ---- model_lower.c ---- */

@@ -20,7 +20,7 @@ static bool may_overwrite(const comet_model *m, const op *o, uint32_t j)
     const value *x = &m->values[o->inputs[j]];
     const value *y = &m->values[o->output];
     return o->type->in_place && x->producer != NONE && x->last_reader == o->index && (!x->saved || x->recomputed) &&
-           layout_bytes(x->layout) == layout_bytes(y->layout);
+           o->inputs[j] != m->output && layout_bytes(x->layout) == layout_bytes(y->layout);
 }
 
 static comet_status lower_output(comet_model *m, const op *o)
@@ -50,7 +50,7 @@ static comet_status lower_forward(comet_model *m)
         if (o->workspace_layout)
             TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), i, &o->workspace));
     }
-    arena_extend(&m->arena, m->values[m->output].buffer, m->n_ops); /* the loss reads it */
+    arena_extend(&m->arena, m->values[m->output].buffer, 2 * m->n_ops); /* the loss reads it, and the caller afterwards */
     return COMET_OK;
 }
 
@@ -139,7 +139,7 @@ static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
 static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
 {
     const value *x = &m->values[o->inputs[j]];
-    if (!x->needs_gradient)
+    if (!x->needs_gradient && !o->type->always_writes)
         return COMET_OK;
     if (o->type->passes_gradient) {
         g->n_users[o->diff]++;
@@ -152,7 +152,7 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
     } else {
         TRY(new_gradient(m, g, layout_bytes(x->layout), moment_backward(m, o), write));
     }
-    return deliver(m, g, o, j, *write);
+    return x->needs_gradient ? deliver(m, g, o, j, *write) : COMET_OK;
 }
 
 static comet_status lower_backward_memory(comet_model *m, op *o)

@@ -466,6 +466,20 @@ static comet_status activation_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_activation_backward(m->backend, o->layer->op, data, &o->backward_data);
 }
 
+/* torch divides such a window by the part of it within the padding, for which oneDNN has no name. */
+static comet_status check_padded_average(const comet_layer *l, const pool_spec *s, const uint64_t *dims)
+{
+    bool beyond = false;
+    for (int i = 0; i < 2; i++)
+        beyond |= (s->out[i] - 1) * s->stride[i] + s->kernel[i] > dims[2 + i] + 2 * (uint64_t)s->padding[i];
+    if (s->max || !beyond || (s->padding[0] == 0 && s->padding[1] == 0))
+        return COMET_OK;
+    return comet_fail(COMET_ERROR_UNSUPPORTED,
+                      "%s: the last window of an average pool with padding reaches beyond it; leave out "
+                      "ceil=yes or the padding",
+                      l->name);
+}
+
 static comet_status pool_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
@@ -479,6 +493,7 @@ static comet_status pool_prepare(comet_model *m, op *o)
         s.stride[i] = global ? 1 : l->stride[i];
         s.padding[i] = l->padding[i];
     }
+    TRY(check_padded_average(l, &s, dims));
     TRY(kernel_pool_forward(m->backend, &s, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
     o->workspace_layout = kernel_layout(o->forward, ARG_WORKSPACE);
@@ -494,9 +509,13 @@ static comet_status lrn_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_lrn_backward(m->backend, o->layer, o->forward, &o->backward_data);
 }
 
+/* Planes become rows by way of plain planes, which lie likewise. */
 static comet_status reorder_prepare(comet_model *m, op *o)
 {
     const layout *from = input_layout(m, o), *to = m->values[o->output].layout;
+    uint64_t dims[5];
+    if (layout_dims(from, dims) != layout_dims(to, dims))
+        TRY(graph_plain_like(m, from, &to));
     TRY(kernel_reorder(m->backend, from, to, &o->forward));
     return m->params.inference ? COMET_OK : kernel_reorder(m->backend, to, from, &o->backward_data);
 }
@@ -521,7 +540,7 @@ static dropout_spec dropout_spec_of(const comet_model *m, const op *o, bool acti
 {
     return (dropout_spec){.seed = m->params.seed,
                           .step = m->step * m->params.accumulate + m->n_accumulated,
-                          .layer = o->index,
+                          .layer = o->output, /* its number in the net: ops are more or fewer with the layouts */
                           .p = active ? o->layer->p : 0,
                           .per_sample = o->layer->per_sample,
                           .rows = m->params.batch,
@@ -669,7 +688,8 @@ static const op_type op_types[COMET_N_OPS] = {
                              .kept_as = "bn input",
                              .kept_class = STORE_NORM_INPUT,
                              .exactness = STORE_LOSSY,
-                             .backward_in_place = true},
+                             .backward_in_place = true,
+                             .always_writes = true},
     [COMET_OP_RELU] = {.name = "relu",
                        .prepare = activation_prepare,
                        .forward = single_forward,

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""Writes tests/golden/train/<net>.json: losses of a few steps, and gradients and running statistics of the first, by PyTorch.
+
+usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--out FOLDER] [NET...]
+
+Needs torch and torchvision (the stored files are of 1.13 and 0.14). A NET is a built-in one, or `operators` for the small nets of
+tests/train/operators.nets; without any, all are written. Nets are read from the text that `comet models --show` prints and run by
+tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
+images and labels come from a formula (tests/training.c), the salt in front of each name gives other ones. Everything is computed
+in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/test_oracle.c checks them.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+import torch
+import torch.nn.functional as F
+import torchvision
+
+import torch_net
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# batch, image side, steps, rate
+CASES = {
+    "cnn28": (4, 28, 20, 0.0005),
+    "resnet20": (4, 32, 20, 0.0002),
+    "resnet32": (4, 32, 20, 0.0001),
+    "resnet18": (4, 64, 20, 0.0001),
+    "resnet50": (4, 64, 20, 0.0001),
+    "efficientnet_b0": (4, 64, 20, 0.0001),
+    "alexnet": (2, 224, 20, 0.00002),
+    "vgg16": (2, 224, 20, 0.00002),
+}
+TORCHVISION = ("alexnet", "vgg16", "resnet18", "resnet50", "efficientnet_b0")
+MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
+N_SAMPLES = {"zoo": 32, "operators": 8}
+
+
+def batch_of(net, salt, number, batch, dtype):
+    images = torch_net.formula(f"{salt}images.{number}", 0, 3**0.5, (batch, *net.input)).to(dtype)
+    return images, torch_net.formula_labels(f"{salt}labels.{number}", net.classes, batch)
+
+
+def samples(name, tensor, most):
+    """All elements of a small tensor, or `most` at positions by the formula's hash."""
+    flat = tensor.detach().flatten()
+    if flat.numel() > most:
+        flat = flat[torch.from_numpy(torch_net.hash_numbers(torch_net.hash_name(name), most).astype("int64")) % flat.numel()]
+    return [float(f"{v:.7g}") for v in flat.tolist()]
+
+
+def describe(name, tensor, most):
+    return {"norm": float(f"{tensor.detach().double().norm().item():.9g}"), "samples": samples(name, tensor, most)}
+
+
+def check_torchvision(net, images, labels, loss):
+    """torchvision's module with the same weights gives the same loss and gradients."""
+    model = getattr(torchvision.models, net.name)(num_classes=net.classes).to(images.dtype)
+    for module in model.modules():
+        if hasattr(module, "p"):
+            module.p = 0.0
+    missing = model.load_state_dict({n: p.detach() for n, p in net.parameters.items()}, strict=False)
+    if missing.unexpected_keys or any("running" not in k and "num_batches" not in k for k in missing.missing_keys):
+        sys.exit(f"{net.name}: parameters differ from torchvision's: {missing}")
+    other = F.cross_entropy(model.train()(images), labels)
+    other.backward()
+    worst = abs(other.item() - loss) / abs(loss)
+    for name, p in model.named_parameters():
+        worst = max(worst, ((p.grad - net.parameters[name].grad).norm() / p.grad.norm()).item())
+    if not worst < (1e-9 if images.dtype == torch.float64 else 1e-3):
+        sys.exit(f"{net.name}: differs from torchvision by {worst}")
+    print(f"  torchvision's module agrees to {worst:.1e}")
+
+
+def run(net, case, salt, dtype, most, smoothing=0.0):
+    batch, image, steps, rate = case
+    net.formula_weights(salt, dtype)
+    optimiser = torch.optim.SGD(net.parameters.values(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    result = {"net": net.name, "salt": salt, "batch": batch, "image": image, "steps": steps, "rate": rate, "momentum": MOMENTUM,
+              "weight_decay": WEIGHT_DECAY, "label_smoothing": smoothing, "n_samples": most, "losses": []}
+    for step in range(steps):
+        images, labels = batch_of(net, salt, step, batch, dtype)
+        optimiser.zero_grad()
+        loss = F.cross_entropy(net.forward(images), labels, label_smoothing=smoothing)
+        loss.backward()
+        result["losses"].append(float(f"{loss.item():.9g}"))
+        if step == 0:
+            result["gradients"] = {n: describe(n, p.grad, most) for n, p in net.parameters.items()}
+            result["statistics"] = {n: describe(n, s, most) for n, s in net.statistics.items()}
+            if net.name in TORCHVISION and smoothing == 0:
+                check_torchvision(net, images, labels, loss.item())
+        optimiser.step()
+    print(f"{net.name}: losses {result['losses'][0]:.4f} ... {result['losses'][-1]:.4f}", flush=True)
+    return result
+
+
+def operators(salt, dtype):
+    nets = torch_net.read_nets((ROOT / "tests" / "train" / "operators.nets").read_text(encoding="utf-8"))
+    return [run(net, (3, 0, 3, 0.001), salt, dtype, N_SAMPLES["operators"], 0.1 * (i % 2)) for i, net in enumerate(nets)]
+
+
+def zoo(name, comet, salt, dtype):
+    text = subprocess.run([comet, "models", "--show", name, "--image", str(CASES[name][1])], check=True, capture_output=True, text=True)
+    return [run(torch_net.Net(text.stdout), CASES[name], salt, dtype, N_SAMPLES["zoo"])]
+
+
+def write(path, results):
+    """One tensor a line, so that a change shows in review."""
+    text = json.dumps({"torch": torch.__version__.split("+")[0], "cases": results})
+    text = text.replace('"gradients": {', '"gradients": {\n').replace('"statistics": {', '\n"statistics": {\n').replace("]}, ", "]},\n")
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("nets", nargs="*", metavar="NET")
+    parser.add_argument("--comet", default=str(ROOT / "build" / "comet"))
+    parser.add_argument("--salt", default="")
+    parser.add_argument("--float", action="store_true")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "golden" / "train")
+    args = parser.parse_args()
+    dtype = torch.float32 if args.float else torch.float64
+    args.out.mkdir(parents=True, exist_ok=True)
+    for name in args.nets or ["operators", *CASES]:
+        results = operators(args.salt, dtype) if name == "operators" else zoo(name, args.comet, args.salt, dtype)
+        write(args.out / f"{name}.json", results)
+
+
+if __name__ == "__main__":
+    main()
