@@ -13,8 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Relative: of a loss, and of a tensor's norm. Floats differ from torch's doubles by about 1e-5 where batch norm sees few
- * numbers a channel, and a little more in the samples of a large tensor. */
+/* Relative: of a loss, and of a tensor's norm. */
 static const double LOSS_TOLERANCE = 1e-3, TENSOR_TOLERANCE = 1e-3;
 /* Gradients that are zero but for rounding are measured by all gradients together. */
 static const double NEGLIGIBLE = 1e-4;
