@@ -57,7 +57,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     if (n_lines > n_top)
         fprintf(out, "    and %zu more\n", n_lines - n_top);
     print_bytes(out, "transients", m.transient);
-    print_bytes(out, "scratchpads", m.scratch);
+    print_bytes(out, "  of these, scratchpads at most", m.scratch);
     print_bytes(out, "total", m.total);
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }

@@ -70,7 +70,7 @@ typedef struct comet_memory {
         saved_reference; /* every distinct tensor backward needs: conv, linear and BN inputs, activation outputs, indices */
     uint64_t saved;      /* what this model holds at the peak */
     uint64_t transient;  /* the rest of the arena: tensors and gradients of the layer at work */
-    uint64_t scratch;    /* oneDNN's scratchpads and reordered weights */
+    uint64_t scratch;    /* the largest part of `transient` that is scratchpads and reordered weights */
     uint64_t total;
 } comet_memory;
 
@@ -101,7 +101,7 @@ typedef struct comet_scores {
 } comet_scores;
 
 /* Forward and backward of one batch, in training mode: running statistics move, gradients are set (or added up, see
- * accumulate). `step` counts from 0 and chooses the dropout masks. images: batch x C x H x W; n_valid must be the batch. Where
+ * accumulate). `step` counts from 0 and chooses the dropout masks. images: batch x C x H x W; Where
  * the loss is not finite the call succeeds, gradients are not computed, and comet_model_first_bad names the layer. */
 COMET_API comet_status comet_model_gradients(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
                                              comet_scores *scores);

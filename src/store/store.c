@@ -12,7 +12,7 @@ typedef struct slot_state {
 struct store {
     slot_state *slots;
     uint32_t n_slots, capacity;
-    store_count classes[STORE_N_CLASSES], all;
+    uint64_t held_bytes, peak_bytes;
 };
 
 comet_status store_create(store **out)
@@ -56,22 +56,15 @@ const store_spec *store_slot_spec(const store *s, store_slot slot)
     return slot < s->n_slots ? &s->slots[slot].spec : NULL;
 }
 
-static void count_in(store_count *c, uint64_t bytes)
-{
-    c->current += bytes;
-    c->total += bytes;
-    if (c->current > c->peak)
-        c->peak = c->current;
-}
-
 comet_status store_put(store *s, store_slot slot, void *data)
 {
     if (slot >= s->n_slots || !data || s->slots[slot].data)
         return comet_fail(COMET_ERROR_ARGUMENT, "slot %u of the activation store cannot be put now", slot);
     slot_state *state = &s->slots[slot];
     state->data = data;
-    count_in(&s->classes[state->spec.class_], state->spec.bytes);
-    count_in(&s->all, state->spec.bytes);
+    s->held_bytes += state->spec.bytes;
+    if (s->held_bytes > s->peak_bytes)
+        s->peak_bytes = s->held_bytes;
     return COMET_OK;
 }
 
@@ -89,8 +82,7 @@ comet_status store_drop(store *s, store_slot slot)
         return comet_fail(COMET_ERROR_ARGUMENT, "slot %u of the activation store holds nothing", slot);
     slot_state *state = &s->slots[slot];
     state->data = NULL;
-    s->classes[state->spec.class_].current -= state->spec.bytes;
-    s->all.current -= state->spec.bytes;
+    s->held_bytes -= state->spec.bytes;
     return COMET_OK;
 }
 
@@ -101,12 +93,7 @@ void store_clear(store *s)
             store_drop(s, i);
 }
 
-store_count store_counted(const store *s, store_class class_)
+uint64_t store_peak_bytes(const store *s)
 {
-    return s->classes[class_];
-}
-
-store_count store_counted_all(const store *s)
-{
-    return s->all;
+    return s->peak_bytes;
 }

@@ -2,8 +2,8 @@
  * The activation store: what forward puts and backward takes.
  *
  * A slot stands for one tensor of a step. Forward puts it when its last forward reader is done; backward takes it before its
- * first backward reader and drops it after the last. The store counts what is held, by class, now and at the peak. With policy
- * raw the bytes stay where forward left them; the owner keeps that memory until the drop.
+ * first backward reader and drops it after the last. The store counts what is held. Policy: raw, the bytes stay
+ * where forward left them, and the owner keeps that memory until the drop. One thread at a time.
  */
 #ifndef COMET_STORE_STORE_H
 #define COMET_STORE_STORE_H
@@ -29,10 +29,6 @@ typedef enum store_exactness {
     STORE_LOSSY,   /* values may be a little off */
 } store_exactness;
 
-typedef enum store_policy {
-    STORE_RAW, /* kept as it is, where it is */
-} store_policy;
-
 typedef struct store store;
 typedef uint32_t store_slot;
 #define STORE_NO_SLOT UINT32_MAX
@@ -43,10 +39,6 @@ typedef struct store_spec {
     store_exactness exactness;
     uint64_t bytes;
 } store_spec;
-
-typedef struct store_count {
-    uint64_t current, peak, total; /* bytes held, most held at once, put since creation */
-} store_count;
 
 comet_status store_create(store **s);
 void store_destroy(store *s);
@@ -62,7 +54,7 @@ comet_status store_drop(store *s, store_slot slot);
 /* Drops all that is held: a step that did not reach backward. */
 void store_clear(store *s);
 
-store_count store_counted(const store *s, store_class class_);
-store_count store_counted_all(const store *s);
+/* Most bytes held at once since creation. */
+uint64_t store_peak_bytes(const store *s);
 
 #endif

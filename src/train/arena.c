@@ -73,25 +73,9 @@ static void insert_by_offset(arena_buffer **placed, uint32_t n, arena_buffer *b)
     placed[n] = b;
 }
 
-/* Use at the moment a buffer begins is largest at one of these moments. */
-static uint64_t most_in_use(const arena *a)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < a->n_buffers; i++) {
-        uint64_t in_use = 0;
-        for (uint32_t j = 0; j < a->n_buffers; j++)
-            if (a->buffers[j].first <= a->buffers[i].first && a->buffers[i].first <= a->buffers[j].last)
-                in_use += a->buffers[j].bytes;
-        if (in_use > most)
-            most = in_use;
-    }
-    return most;
-}
-
 comet_status arena_plan(arena *a)
 {
     a->bytes = 0;
-    a->least_bytes = most_in_use(a);
     if (a->n_buffers == 0)
         return COMET_OK;
     arena_buffer **order = malloc(2 * a->n_buffers * sizeof(arena_buffer *));

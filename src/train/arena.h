@@ -22,8 +22,7 @@ typedef struct arena_buffer {
 typedef struct arena {
     arena_buffer *buffers;
     uint32_t n_buffers, capacity;
-    uint64_t bytes;       /* of the whole arena, known after arena_plan */
-    uint64_t least_bytes; /* no layout needs less: the most that is in use at one moment */
+    uint64_t bytes; /* of the whole arena, known after arena_plan */
     void *memory;
 } arena;
 

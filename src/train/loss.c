@@ -25,10 +25,12 @@ static row_result score_row(const loss_spec *s, uint32_t row)
         if (!(x[c] <= largest))
             largest = x[c];
         total += x[c];
-        r.n_above += x[c] > x[label] || (x[c] == x[label] && c < label);
+        /* a score that is not a number is above everything, and a label's own is below */
+        r.n_above += c != label && (!(x[c] <= x[label]) || (x[c] == x[label] && c < label));
     }
     for (uint32_t c = 0; c < s->classes; c++)
         sum += exp(x[c] - largest);
+    r.n_above = isnan(x[label]) ? s->classes : r.n_above;
     const double log_sum = largest + log(sum), smoothing = s->smoothing;
     r.loss = log_sum - (1 - smoothing) * x[label] - smoothing * total / s->classes;
     if (s->gradient) {

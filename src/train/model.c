@@ -14,6 +14,8 @@
 #include "train/optimiser.h"
 #include "train/parallel.h"
 
+#define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
+
 /* ---- creation ---- */
 
 void comet_model_params_init(comet_model_params *params)
@@ -46,9 +48,23 @@ static comet_status copy_net(const comet_net *net, comet_net **copy)
     return COMET_OK;
 }
 
+/* Sizes beyond any machine are refused before oneDNN computes with them. */
+static comet_status check_sizes(const comet_net *net, uint32_t batch)
+{
+    for (uint32_t v = 0; v < comet_net_n_values(net); v++) {
+        const comet_shape s = comet_net_shape(net, v);
+        const double elements = (double)batch * s.channels * s.height * s.width;
+        if (elements > MAX_ELEMENTS)
+            return comet_fail(COMET_ERROR_MEMORY, "%s: a batch of %u makes %.3g elements there, %.0f GiB; take a smaller batch",
+                              comet_net_layer(net, v)->name, batch, elements, elements * sizeof(float) / 0x1p30);
+    }
+    return COMET_OK;
+}
+
 /* A model whose memory is planned but not there. */
 static comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_params *params)
 {
+    TRY(check_sizes(net, params->batch));
     m->params = *params;
     if (m->params.accumulate == 0)
         m->params.accumulate = 1;
@@ -174,9 +190,13 @@ void comet_model_destroy(comet_model *m)
 
 /* ---- what stands in a model ---- */
 
+/* Once a step has run, `saved` is what the store really held at its peak. */
 comet_memory comet_model_memory(const comet_model *m)
 {
-    return m->memory;
+    comet_memory memory = m->memory;
+    const uint64_t held = store_peak_bytes(m->store);
+    memory.saved = held > 0 ? held : memory.saved;
+    return memory;
 }
 
 bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line *line)
@@ -276,18 +296,18 @@ static comet_status compute_loss(comet_model *m, const uint32_t *labels, uint32_
 /* A value's slot is taken by its first backward reader and dropped after its last. */
 static comet_status take_saved(comet_model *m, const op *o, uint32_t v)
 {
-    const value *x = &m->values[v];
-    void *data;
+    value *x = &m->values[v];
     if (x->slot == STORE_NO_SLOT || x->first_backward != moment_backward(m, o))
         return COMET_OK;
-    return store_take(m->store, x->slot, &data);
+    return store_take(m->store, x->slot, &x->taken);
 }
 
 static comet_status drop_saved(comet_model *m, const op *o, uint32_t v)
 {
-    const value *x = &m->values[v];
+    value *x = &m->values[v];
     if (x->slot == STORE_NO_SLOT || x->last_backward != moment_backward(m, o))
         return COMET_OK;
+    x->taken = NULL;
     return store_drop(m->store, x->slot);
 }
 
@@ -326,8 +346,12 @@ static comet_status add_gradients(comet_model *m, op *o)
 static comet_status backward_op(comet_model *m, op *o)
 {
     TRY(for_kept(m, o, take_saved));
-    if (o->recompute != NONE)
+    if (o->workspace_slot != STORE_NO_SLOT)
+        TRY(store_take(m->store, o->workspace_slot, &o->workspace_taken));
+    if (o->recompute != NONE) {
+        TRY(take_saved(m, o, m->ops[m->values[o->recompute].producer].inputs[0]));
         TRY(op_recompute(m, o));
+    }
     if (o->backward_relu)
         TRY(run_fused_relu(m, o));
     TRY(o->type->backward(m, o));
@@ -435,10 +459,13 @@ static bool op_ran_finite(const comet_model *m, const op *o)
 
 const char *comet_model_first_bad(comet_model *m, const float *images, uint64_t step)
 {
+    if (!m || !images)
+        return NULL;
     begin(m, images, step);
+    const run_mode mode = m->params.inference ? RUN_EVALUATE : RUN_INSPECT;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         op *o = &m->ops[i];
-        if (o->type->forward(m, o, RUN_INSPECT) != COMET_OK || !op_ran_finite(m, o))
+        if (o->type->forward(m, o, mode) != COMET_OK || !op_ran_finite(m, o))
             return o->layer->name;
     }
     return NULL;

@@ -272,8 +272,19 @@ static comet_status build_ops(comet_model *m)
 
 /* ---- what backward needs ---- */
 
+/* From the output back: which values lead to it. */
+static void mark_leading(comet_model *m)
+{
+    m->values[m->output].leads = true;
+    for (uint32_t i = m->n_ops; i-- > 0;)
+        for (uint32_t j = 0; m->values[m->ops[i].output].leads && j < m->ops[i].n_inputs; j++)
+            m->values[m->ops[i].inputs[j]].leads = true;
+}
+
+/* Gradients are needed of what depends on parameters and leads to the output; a layer that nobody reads gets none. */
 static void mark_gradients(comet_model *m)
 {
+    mark_leading(m);
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
         bool needs = o->weight != NONE;
@@ -281,6 +292,8 @@ static void mark_gradients(comet_model *m)
             needs |= m->values[o->inputs[j]].needs_gradient;
         m->values[o->output].needs_gradient = needs;
     }
+    for (uint32_t v = 0; v < m->n_values; v++)
+        m->values[v].needs_gradient &= m->values[v].leads;
 }
 
 /* Op o reads value v in backward. */
@@ -330,10 +343,13 @@ static void mark_recomputed(comet_model *m)
         if (!x->saved || x->producer == NONE || !m->ops[x->producer].apply)
             continue;
         op *reader = op_at_backward(m, x->first_backward);
-        if (reader->recompute != NONE || m->values[m->ops[x->producer].inputs[0]].recomputed)
+        value *source = &m->values[m->ops[x->producer].inputs[0]];
+        if (reader->recompute != NONE || source->recomputed)
             continue;
         reader->recompute = v;
         x->recomputed = true;
+        if (x->first_backward < source->first_backward)
+            source->first_backward = x->first_backward;
     }
 }
 

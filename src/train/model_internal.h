@@ -24,13 +24,15 @@ typedef struct value {
     const layout *layout;
     uint32_t producer;    /* op; NONE for the net's input, whose memory is the caller's */
     uint32_t last_reader; /* op that reads it last in forward */
-    bool needs_gradient;
-    bool saved;      /* held for backward in the store */
-    bool recomputed; /* computed again in backward, from what its producer saved */
+    bool leads;           /* the output depends on it */
+    bool needs_gradient;  /* it depends on parameters, and the output depends on it */
+    bool saved;           /* held for backward in the store */
+    bool recomputed;      /* computed again in backward, from what its producer saved */
     const char *saved_for;
     store_class saved_class;
     store_exactness exactness;
     store_slot slot;
+    void *taken;                            /* from the store, between the first and the last backward reader */
     uint32_t first_backward, last_backward; /* moments of the backward readers; NONE, 0: there are none */
     buffer_id buffer, again;                /* forward's (and backward's, if saved raw); where it is recomputed */
 } value;
@@ -76,6 +78,7 @@ struct op {
     const layout *workspace_layout;
     buffer_id workspace;
     store_slot workspace_slot;
+    void *workspace_taken; /* from the store, in backward */
     buffer_id scratch_forward, scratch_backward, weights_copy, fresh_weight, fresh_bias;
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
     delivery deliveries[COMET_MAX_INPUTS];
@@ -118,7 +121,6 @@ struct comet_model {
     arena arena;
     float *weights, *gradients, *first, *second, *statistics; /* blocks */
     comet_memory memory;
-    uint64_t saved_planned;
     /* of the call at hand */
     const float *images;
     uint64_t step;

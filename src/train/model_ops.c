@@ -27,7 +27,7 @@ void *value_data(const comet_model *m, uint32_t v)
 
 void *value_data_backward(const comet_model *m, uint32_t v)
 {
-    return m->values[v].recomputed ? arena_at(&m->arena, m->values[v].again) : value_data(m, v);
+    return m->values[v].recomputed ? arena_at(&m->arena, m->values[v].again) : m->values[v].taken;
 }
 
 static float *learnt(const comet_model *m, float *block, uint32_t index)
@@ -416,7 +416,7 @@ static comet_status norm_backward(comet_model *m, op *o)
                                      [ARG_DIFF_SRC] = arena_at(&m->arena, o->deliveries[0].write),
                                      [ARG_DIFF_SCALE] = fresh_scale,
                                      [ARG_DIFF_SHIFT] = fresh_shift,
-                                     [ARG_WORKSPACE] = arena_at(&m->arena, o->workspace),
+                                     [ARG_WORKSPACE] = o->workspace_taken,
                                      [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
     TRY(kernel_run(o->backward_data, &args));
     if (adds) {
@@ -453,7 +453,7 @@ static comet_status single_backward(comet_model *m, op *o)
                                      [ARG_DST] = o->type->keeps_output ? value_data_backward(m, o->output) : NULL,
                                      [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
                                      [ARG_DIFF_SRC] = arena_at(&m->arena, o->deliveries[0].write),
-                                     [ARG_WORKSPACE] = arena_at(&m->arena, o->workspace),
+                                     [ARG_WORKSPACE] = o->workspace_taken,
                                      [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
     return kernel_run(o->backward_data, &args);
 }

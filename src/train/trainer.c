@@ -263,7 +263,7 @@ static void keep_test(trainer *t, const test_sums *sums)
     t->state.test_loss = sums->loss / n;
     t->state.test_top1 = (double)sums->n_top1 / n;
     t->state.test_top5 = (double)sums->n_top5 / n;
-    if (t->state.test_top1 > t->state.best_top1) {
+    if (isfinite(t->state.test_loss) && t->state.test_top1 > t->state.best_top1) {
         t->state.best_top1 = t->state.test_top1;
         t->state.n_worse = 0;
     } else {
@@ -495,10 +495,10 @@ static comet_status load_start(trainer *t)
     t->state.settings = settings_of(t, net);
     if (t->p->resume)
         status = resume(t, &found);
-    else if (t->p->out)
-        checkpoint_clear(t->p->out);
     if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
         status = comet_weights_load(t->model, t->p->weights);
+    if (status == COMET_OK && t->p->out && !t->p->resume)
+        checkpoint_clear(t->p->out); /* last: the weights may come from there */
     return status;
 }
 

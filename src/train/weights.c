@@ -160,6 +160,8 @@ static comet_status match_item(const weights_item *item, const safetensors_file 
     if (!t)
         return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: it has no %s, which this net needs", path,
                           item->name);
+    if (t->dtype == SAFETENSORS_OTHER)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: %s is of a type that cannot be read as floats", path, item->name);
     if (!same_shape(&item->info, t))
         return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: %s is %s there, %s in this net", path, item->name,
                           safetensors_shape_text(t->n_dims, t->dims, theirs),
