@@ -166,6 +166,7 @@ static json end_object(const comet_train_event *e)
     json_add_double(&j, "best_top1", e->best_top1);
     json_add_double(&j, "wait_share", e->wait_share);
     json_add_u64(&j, "skipped_images", e->n_skipped);
+    json_add_u64(&j, "data_bytes", e->data_bytes);
     return j;
 }
 
@@ -213,13 +214,15 @@ static void show_epoch(train_report *r, const comet_train_event *e)
 
 static void show_end(const comet_train_event *e)
 {
-    char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
     const comet_memory memory = comet_model_memory(e->model);
+    const uint64_t known = memory.total + e->data_bytes;
     progress_hide();
     if (!isnan(e->best_top1))
         printf("best top-1 %.2f %%\n", 100 * e->best_top1);
-    printf("peak memory %s measured; the model was planned with %s, the rest is data, code and libraries\n",
-           size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned));
+    printf("peak memory %s: %s planned for the model, %s data, %s code, libraries and the rest\n",
+           size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
+           size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
     if (e->images_per_s > 0)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);

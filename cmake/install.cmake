@@ -1,11 +1,17 @@
-# What `cmake --install` puts in place: libraries, headers, find_package(comet) and pkg-config's comet-codec.
+# What `cmake --install` puts in place: libraries, headers, find_package(comet), pkg-config's comet-codec and comet-train.
 
 include(CMakePackageConfigHelpers)
 
 set(package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/comet")
 install(TARGETS comet_codec comet_codec_static EXPORT comet_targets
         LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/comet" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h")
+set(headers_of_train PATTERN "net.h" EXCLUDE PATTERN "data.h" EXCLUDE PATTERN "train.h" EXCLUDE)
+if(TARGET comet_train)
+    set(headers_of_train)
+    install(TARGETS comet_train EXPORT comet_targets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/comet" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h"
+        ${headers_of_train})
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(EXPORT comet_targets NAMESPACE comet:: FILE comet-targets.cmake DESTINATION "${package_dir}")
@@ -28,5 +34,9 @@ else()
     set(pc_libdir "\${prefix}/${CMAKE_INSTALL_LIBDIR}")
     set(pc_includedir "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
 endif()
-configure_file("${PROJECT_SOURCE_DIR}/cmake/comet-codec.pc.in" "${PROJECT_BINARY_DIR}/comet-codec.pc" @ONLY)
-install(FILES "${PROJECT_BINARY_DIR}/comet-codec.pc" DESTINATION "${pc_dir}")
+foreach(package codec train)
+    if(TARGET comet_${package})
+        configure_file("${PROJECT_SOURCE_DIR}/cmake/comet-${package}.pc.in" "${PROJECT_BINARY_DIR}/comet-${package}.pc" @ONLY)
+        install(FILES "${PROJECT_BINARY_DIR}/comet-${package}.pc" DESTINATION "${pc_dir}")
+    endif()
+endforeach()

@@ -1,4 +1,5 @@
-# comet::train, shared and static: the training engine on oneDNN, with the activation store. Needs oneDNN 2 (which brings GNU's
+# comet::train, shared, and comet::train_static, from the same objects: the training engine on oneDNN, with the activation store. The
+# shared one holds the codec too, so that a program links one library; only it is installed. Needs oneDNN 2 (which brings GNU's
 # OpenMP runtime), libjpeg, libpng, zlib and cJSON.
 
 # Not find_package(dnnl): Debian's file asks for OpenCL's and OpenMP's development files.
@@ -33,3 +34,14 @@ target_include_directories(comet_train_static INTERFACE $<BUILD_INTERFACE:${PROJ
                                                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 target_link_libraries(comet_train_static PUBLIC comet_codec_static
                                          PRIVATE "${DNNL_LIBRARY}" JPEG::JPEG PNG::PNG ZLIB::ZLIB PkgConfig::CJSON gomp Threads::Threads m)
+
+add_library(comet_train SHARED $<TARGET_OBJECTS:comet_train_objects> $<TARGET_OBJECTS:comet_codec_objects>)
+add_library(comet::train ALIAS comet_train)
+set_target_properties(comet_train PROPERTIES EXPORT_NAME train LINKER_LANGUAGE C VERSION ${PROJECT_VERSION}
+                                             SOVERSION ${PROJECT_VERSION_MAJOR} LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+target_include_directories(comet_train INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                 $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_link_libraries(comet_train PRIVATE "${DNNL_LIBRARY}" JPEG::JPEG PNG::PNG ZLIB::ZLIB PkgConfig::CJSON gomp Threads::Threads m)
+if(NOT COMET_SANITIZE AND NOT COMET_FUZZ)
+    target_link_options(comet_train PRIVATE LINKER:--no-undefined)
+endif()

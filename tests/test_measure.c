@@ -204,9 +204,9 @@ static void test_estimate(void **state)
             for (int level = COMET_LEVEL_FAST; level <= COMET_LEVEL_AUTO; level++) {
                 comet_params p = params_of((comet_level)level, mode == COMET_BOUND_RATIO ? 5 : 0.05);
                 p.bound_mode = (comet_bound_mode)mode;
-                check_estimate(&t, &p, x, 0.25);
+                check_estimate(&t, &p, x, 0.15);
                 p.chunk_elements = 5000;
-                check_estimate(&t, &p, x, 0.25);
+                check_estimate(&t, &p, x, 0.15);
             }
         free(x);
     }

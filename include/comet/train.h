@@ -208,6 +208,7 @@ typedef struct comet_train_event {
     double images_per_s;                               /* training alone: evaluation and saving do not count */
     double wait_share;                                 /* of training time spent waiting for the loader */
     uint64_t n_skipped;                                /* broken images */
+    uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
     uint64_t peak_rss_bytes;
     bool checkpoint_ok;
 } comet_train_event;

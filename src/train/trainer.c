@@ -34,7 +34,7 @@ typedef struct trainer {
     uint64_t saved_step; /* of the newest checkpoint; 0: none */
     /* this process alone */
     double began, train_seconds;
-    uint64_t n_images, n_skipped_told;
+    uint64_t n_images, n_skipped_told, test_bytes;
     double rate, step_loss, step_top1; /* of the last update */
     double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
     bool stopped, early;
@@ -75,6 +75,7 @@ static comet_train_event event_of(const trainer *t, comet_event_kind kind, const
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
         .wait_share = t->train_seconds > 0 ? fmin(loader.wait_seconds / t->train_seconds, 1) : 0,
         .n_skipped = loader.n_skipped,
+        .data_bytes = loader.bytes + t->test_bytes,
         .peak_rss_bytes = comet_peak_rss(),
     };
 }
@@ -285,6 +286,8 @@ static comet_status evaluate(trainer *t)
     comet_status status = comet_loader_create(&loader, t->p->test_data, &params);
     if (status == COMET_OK)
         status = test_batches(t, loader, &sums);
+    if (loader)
+        t->test_bytes = comet_loader_stats_get(loader).bytes;
     comet_loader_destroy(loader);
     if (status == COMET_OK && sums.n > 0 && !stop_asked(t))
         keep_test(t, &sums);
