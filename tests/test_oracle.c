@@ -13,8 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Relative: of a loss, and of a tensor's norm. */
-static const double LOSS_TOLERANCE = 1e-3, TENSOR_TOLERANCE = 1e-3;
+/* Relative: of a loss, and of a tensor's norm. Where rounding flips relus whatever the weights are, as in ResNet-50, torch's
+ * own floats are 1e-2 from its doubles; gradients may then be three times as far as they. */
+static const double LOSS_TOLERANCE = 1e-3, TENSOR_TOLERANCE = 1e-3, TIMES_FLOAT_ERROR = 3;
 /* Gradients that are zero but for rounding are measured by all gradients together. */
 static const double NEGLIGIBLE = 1e-4;
 
@@ -100,7 +101,7 @@ static void check_tensor(oracle_case *c, comet_tensor_kind kind, const cJSON *go
     float *x = tensor_read(c->t.model, tensor_index(c->t.model, kind, golden->string), &info);
     const double error = tensor_error(c, golden->string, info.n_elements, x, golden);
     c->worst_tensor = fmax(c->worst_tensor, error);
-    if (!(error <= TENSOR_TOLERANCE))
+    if (!(error <= fmax(TENSOR_TOLERANCE, TIMES_FLOAT_ERROR * number(c, "float_error"))))
         fail_because("%s: %s of %s is %g of its norm from torch's", c->name,
                      kind == COMET_TENSOR_GRADIENT ? "gradient" : "statistic", golden->string, error);
     free(x);

