@@ -17,7 +17,7 @@ build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) >/dev/null && cmake --build
 .PHONY: all setup setup-dev demo test quick dev asan tsan aarch64 fuzz format lint install clean help
 
 all: setup ## set up and build: build/comet and the libraries
-	@$(call build,release,comet comet_codec comet_codec_static)
+	@$(call build,release,comet comet_codec comet_codec_static comet_train)
 
 setup: ## install missing packages (see tools/setup)
 	@tools/setup
