@@ -27,12 +27,12 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CASES = {
     "cnn28": (4, 28, 20, 0.0005),
     "resnet20": (4, 32, 20, 0.0002),
-    "resnet32": (4, 32, 20, 0.0001),
+    "resnet32": (4, 32, 20, 0.00001),
     "resnet18": (4, 64, 20, 0.0001),
-    "resnet50": (4, 64, 20, 0.0001),
+    "resnet50": (4, 64, 20, 0.000001),
     "efficientnet_b0": (4, 64, 20, 0.0001),
     "alexnet": (2, 224, 20, 0.000005),
-    "vgg16": (2, 224, 20, 0.000005),
+    "vgg16": (2, 224, 20, 0.00000005),
 }
 TORCHVISION = ("alexnet", "vgg16", "resnet18", "resnet50", "efficientnet_b0")
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
