@@ -235,6 +235,36 @@ static void test_recompute(void **state)
     for_operator_nets(check_recompute);
 }
 
+/* A layer that nobody reads takes part in forward alone; what it reads is still computed again for the others. */
+static void test_unread_layer(void **state)
+{
+    static const char text[] = "net unread\n"
+                               "input 3 8 8\n"
+                               "a = conv input out=16 kernel=3 pad=1\n"
+                               "b = batch_norm\n"
+                               "r = relu\n"
+                               "c = conv r out=16 kernel=3 pad=1\n"
+                               "unread = conv r out=16 kernel=3 pad=1\n"
+                               "f = flatten c\n"
+                               "fc = linear f out=5\n";
+    comet_net *net;
+    comet_model_params p = trial_params(3);
+    comet_tensor_info info;
+    assert_ok(comet_net_read(&net, "text", text, strlen(text)));
+    check_recompute(net);
+    trial t = trial_make(net, &p);
+    trial_batch(&t, 0);
+    trial_gradients(&t, 0);
+    float *read = tensor_read(t.model, tensor_index(t.model, COMET_TENSOR_GRADIENT, "c.weight"), &info);
+    assert_true(norm_of(info.n_elements, read) > 1e-3);
+    free(read);
+    float *unread = tensor_read(t.model, tensor_index(t.model, COMET_TENSOR_GRADIENT, "unread.weight"), &info);
+    assert_true(norm_of(info.n_elements, unread) == 0);
+    free(unread);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 /* Recomputing is what the memory is for: it must hold less. */
 static void test_recompute_saves(void **state)
 {
@@ -697,6 +727,7 @@ int main(void)
         cmocka_unit_test(test_finite_differences_smoothing),
         cmocka_unit_test(test_fused_relu),
         cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_unread_layer),
         cmocka_unit_test(test_recompute_saves),
         cmocka_unit_test(test_winograd),
         cmocka_unit_test(test_same_bits),
