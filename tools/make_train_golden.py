@@ -32,7 +32,7 @@ CASES = {
     "resnet50": (4, 64, 20, 0.000001),
     "efficientnet_b0": (4, 64, 20, 0.0001),
     "alexnet": (2, 224, 20, 0.000005),
-    "vgg16": (2, 224, 20, 0.00000005),
+    "vgg16": (2, 224, 8, 0.000005),
 }
 TORCHVISION = ("alexnet", "vgg16", "resnet18", "resnet50", "efficientnet_b0")
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
