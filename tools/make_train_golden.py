@@ -25,7 +25,7 @@ import torch_net
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # batch, image side, steps, rate
 CASES = {
-    "cnn28": (4, 28, 20, 0.0005),
+    "cnn28": (4, 28, 20, 0.00005),
     "resnet20": (4, 32, 20, 0.0002),
     "resnet32": (4, 32, 20, 0.00001),
     "resnet18": (4, 64, 20, 0.0001),
