@@ -1,0 +1,111 @@
+/*
+ * The adaptive bound: which error each stored tensor may have, from what its error does to gradients. docs/theory.md derives
+ * it.
+ *
+ * A tensor x stored with error e ~ U[-eb, eb] has consumers. A *parameter* consumer is a weight tensor whose gradient is
+ * computed from x: the error adds gain * eb^2 to the summed variance of its n_weights elements, where the caller gives the gain
+ * (a convolution: C_in/groups * k_h * k_w * R/3 * ||dY||^2). A *pass-on* consumer lets the error into the gradient that is
+ * passed on: relative energy gain * eb^2 of it.
+ *
+ * What is allowed: rule NOISE, a share of the variance of the layer's own mini-batch gradient; rule SIGMA, the paper's
+ * sigma* = factor * mean|momentum| for each weight. All pass-on consumers together may add the same share of the passed energy.
+ *
+ * The four phases: adapt_due says whether this step assesses; the caller then reports every consumer (collect); adapt_assess
+ * makes targets (gradient assessment) and bounds (activation assessment); the caller compresses with adapt_eb until the next.
+ * Measured errors of parameter consumers correct the gain: measured / predicted, smoothed, is the calibration.
+ *
+ * No allocation after adapt_add_*; nothing here depends on threads or time, so that a run resumed from adapt_export'ed state
+ * gives the same bits.
+ */
+#ifndef COMET_STORE_ADAPT_H
+#define COMET_STORE_ADAPT_H
+
+#include <stdbool.h>
+
+#include "comet/base.h"
+
+typedef enum adapt_rule { ADAPT_NOISE, ADAPT_SIGMA } adapt_rule;
+
+typedef struct adapt_params {
+    adapt_rule rule;
+    double share;    /* NOISE: of the variance, such as 0.01; SIGMA: the factor, 0.01 */
+    uint32_t window; /* steps between assessments once settled: 1000 */
+    bool best_fit; /* NOISE: distribute the same total noise so that memory is least: relative noise in proportion to elements,
+                      within limits. False: every consumer the same share */
+} adapt_params;
+
+typedef struct adapt adapt;
+#define ADAPT_NONE UINT32_MAX
+
+comet_status adapt_create(adapt **a, const adapt_params *params);
+void adapt_destroy(adapt *a);
+
+/* A tensor of n_elements; `name` is kept, not copied. */
+comet_status adapt_add_tensor(adapt *a, const char *name, uint64_t n_elements, uint32_t *tensor);
+/* Consumers of a tensor. Several tensors never share a parameter consumer; a tensor may have several consumers. */
+comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer);
+comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer);
+
+/* Is step (from 0) one that assesses? The first ones are close together: 1, 2, 4, 8, ... until the window. */
+bool adapt_due(const adapt *a, uint64_t step);
+
+/* What a consumer saw in an assessing step. */
+typedef struct adapt_observation {
+    double gain;           /* see above; 0: the error does no harm there */
+    double gradient_noise; /* parameter: sum over weights of the variance of the mini-batch gradient, see adapt_noise */
+    double mean_momentum;  /* parameter: mean |momentum| over weights */
+    double measured;       /* parameter: summed squared error of the gradient, measured; NaN: not measured */
+    double eb;             /* that the tensor was stored with in this step; 0: exactly */
+} adapt_observation;
+
+void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
+
+/* New bounds from what was observed since the last call; then the next assessment is planned: the window is halved (down to
+ * 1/16) where any bound moved by more than 2x, doubled up to `window` where none did. Consumers not observed, or observed with
+ * values that are not finite, keep what they had. */
+void adapt_assess(adapt *a, uint64_t step);
+
+/* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
+ * comes with the next step. */
+void adapt_retreat(adapt *a, uint64_t step);
+
+/* The bound of a tensor; 0 while it has none: before the first assessment, or after a retreat. */
+double adapt_eb(const adapt *a, uint32_t tensor);
+
+/* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
+typedef struct adapt_state {
+    double sigma_target, sigma_predicted, sigma_measured;
+    double calibration; /* measured / predicted before correction, smoothed; 1 at first */
+    double share;       /* of the rule's budget that best fit gives it; 1: all */
+} adapt_state;
+adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
+uint32_t adapt_n_consumers(const adapt *a);
+uint32_t adapt_consumer_tensor(const adapt *a, uint32_t consumer);
+const char *adapt_consumer_name(const adapt *a, uint32_t consumer);
+bool adapt_is_parameter(const adapt *a, uint32_t consumer);
+/* Smallest and largest sigma_measured / sigma_target over parameter consumers that were measured; NaN if none. */
+void adapt_sigma_ratios(const adapt *a, double *least, double *most);
+
+/* Summed variance of the mini-batch gradient from ||g - mean||^2, where `mean` is the mean gradient that momentum estimates
+ * after n_steps earlier steps with factor beta (docs/theory.md); 0 where n_steps is 0. */
+double adapt_noise(double squared_distance, double beta, uint64_t n_steps);
+
+/* Everything that decides future bounds, as numbers: for checkpoints. */
+size_t adapt_n_numbers(const adapt *a);
+void adapt_export(const adapt *a, double *numbers);
+/* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */
+comet_status adapt_import(adapt *a, const double *numbers, size_t n);
+
+/* ---- which level within a time budget ---- */
+
+/* One tensor's two ways. */
+typedef struct adapt_choice {
+    double bytes[2], seconds[2]; /* by comet_level FAST, DENSE: coded size; compressing and all decompressing of a step */
+    bool dense;                  /* result */
+} adapt_choice;
+
+/* Chooses dense for those that save most bytes a second, as long as the seconds of all stay within `budget`. Returns the
+ * seconds. */
+double adapt_choose_levels(adapt_choice *choices, size_t n, double budget);
+
+#endif
