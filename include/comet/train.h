@@ -48,6 +48,31 @@ typedef struct comet_optimiser {
 /* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
 COMET_API void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind);
 
+typedef enum comet_compress_mode {
+    COMET_COMPRESS_OFF = 0,  /* saved activations stay as they are */
+    COMET_COMPRESS_LOSSLESS, /* coded bit for bit: the same run as OFF */
+    COMET_COMPRESS_FAST,     /* under adaptive bounds, at memory speed */
+    COMET_COMPRESS_DENSE,    /* likewise, as small as possible */
+    COMET_COMPRESS_AUTO,     /* fast or dense for each tensor, within a budget of time */
+} comet_compress_mode;
+
+/* How saved activations are held; docs/theory.md says what the bounds do to gradients. */
+typedef struct comet_compression {
+    size_t size;
+    comet_compress_mode mode;
+    double noise;    /* largest share that errors add to the variance of each layer's mini-batch gradient: 0.01 */
+    double sigma;    /* if above 0, the paper's rule instead: standard deviation of the error in units of mean |momentum| */
+    double overhead; /* AUTO: share of a step's time that coding may take: 0.05 */
+    uint32_t window; /* steps between assessments once bounds have settled: 1000 */
+    bool checksums;  /* of everything held, checked when it is used */
+    const char *spill_folder; /* coded activations beyond spill_above go to a file there; NULL: none do */
+    uint64_t spill_above;     /* bytes that may be held in memory */
+    double planned_ratio;     /* what memory is planned for: raw bytes to coded ones; 0: a cautious guess */
+} comet_compression;
+
+/* OFF, with the defaults above. */
+COMET_API void comet_compression_init(comet_compression *compression);
+
 typedef struct comet_model_params {
     size_t size;
     uint32_t batch;
@@ -59,6 +84,7 @@ typedef struct comet_model_params {
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     uint32_t accumulate; /* batches whose gradients are averaged before an update; 0 or 1: none */
     comet_optimiser optimiser;
+    comet_compression compression;
 } comet_model_params;
 
 COMET_API void comet_model_params_init(comet_model_params *params);
@@ -92,6 +118,39 @@ COMET_API void comet_model_destroy(comet_model *model);
 COMET_API comet_memory comet_model_memory(const comet_model *model);
 /* The i-th line, or false past the end. */
 COMET_API bool comet_model_saved_line(const comet_model *model, size_t index, comet_saved_line *line);
+
+/* What compression has done so far. */
+typedef struct comet_compression_figures {
+    comet_compress_mode mode;
+    double ratio;         /* saved_reference / saved, at the peak of the last step */
+    double conv_ratio;    /* raw bytes of convolution and linear inputs to what stands for them */
+    double codec_seconds; /* of all steps, by the clock (work of all threads / threads) */
+    double sigma_ratio_min,
+        sigma_ratio_max;    /* measured error of weight gradients to the target; NaN before the first assessment */
+    uint64_t spilled_bytes; /* most at once */
+    uint64_t n_assessments;
+    uint64_t n_nonfinite; /* values that were stored as they are because they were not finite, in the last step */
+} comet_compression_figures;
+
+COMET_API comet_compression_figures comet_model_compression(const comet_model *model);
+
+/* One tensor and one consumer of it, as of the last assessment. */
+typedef struct comet_assessment_line {
+    const char *layer;                   /* the consumer's; valid as long as the model */
+    const char *what;                    /* "conv input", "bn output", ... */
+    double eb;                           /* absolute bound; 0: exact */
+    double nonzero;                      /* share R of elements that are not zero */
+    double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
+    const char *level, *predictor;       /* "fast", "none" ... */
+    uint64_t bytes_raw, bytes;           /* of the tensor, raw and held */
+} comet_assessment_line;
+
+/* The i-th line, or false past the end. */
+COMET_API bool comet_model_assessment_line(const comet_model *model, size_t index, comet_assessment_line *line);
+
+/* Writes every saved activation of the next step as DIR/<layer>_<what>.npy, in the order N C H W. NULL: no longer. */
+COMET_API comet_status comet_model_dump(comet_model *model, const char *folder);
+
 COMET_API const comet_net *comet_model_net(const comet_model *model);
 COMET_API uint32_t comet_model_batch(const comet_model *model);
 
@@ -191,6 +250,7 @@ typedef enum comet_event_kind {
     COMET_EVENT_STEP,       /* after each update */
     COMET_EVENT_EPOCH,      /* after evaluation */
     COMET_EVENT_CHECKPOINT, /* written; or not, then `text` says why */
+    COMET_EVENT_ASSESS,     /* bounds were assessed in this step: see comet_model_assessment_line */
     COMET_EVENT_NOTE,       /* `text` is a sentence for the user: images skipped, an older checkpoint used, early stop ... */
     COMET_EVENT_END,
 } comet_event_kind;

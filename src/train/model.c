@@ -22,6 +22,7 @@ void comet_model_params_init(comet_model_params *params)
 {
     *params = (comet_model_params){.size = sizeof *params, .batch = 1, .accumulate = 1};
     comet_optimiser_init(&params->optimiser, COMET_OPTIMISER_SGD);
+    comet_compression_init(&params->compression);
 }
 
 static comet_status check_params(const comet_net *net, const comet_model_params *p)
