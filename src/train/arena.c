@@ -96,15 +96,27 @@ comet_status arena_plan(arena *a)
     return COMET_OK;
 }
 
+uint64_t arena_height(const arena *a, uint32_t first, uint32_t last)
+{
+    uint64_t height = 0;
+    for (uint32_t i = 0; i < a->n_buffers; i++) {
+        const arena_buffer *b = &a->buffers[i];
+        if (b->first <= last && first <= b->last && b->offset + b->bytes > height)
+            height = b->offset + b->bytes;
+    }
+    return height;
+}
+
 comet_status arena_allocate(arena *a)
 {
-    if (a->bytes == 0)
+    const uint64_t bytes = a->bytes + a->below;
+    if (bytes == 0)
         return COMET_OK;
-    void *memory = mmap(NULL, a->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return comet_fail(COMET_ERROR_MEMORY, "the system gives no %.1f MiB for activations", (double)a->bytes / 1048576);
+        return comet_fail(COMET_ERROR_MEMORY, "the system gives no %.1f MiB for activations", (double)bytes / 1048576);
 #ifdef MADV_HUGEPAGE
-    madvise(memory, a->bytes, MADV_HUGEPAGE);
+    madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
     a->memory = memory;
     return COMET_OK;
@@ -112,13 +124,16 @@ comet_status arena_allocate(arena *a)
 
 void *arena_at(const arena *a, buffer_id id)
 {
-    return id == NO_BUFFER ? NULL : (char *)a->memory + a->buffers[id].offset;
+    if (id == NO_BUFFER)
+        return NULL;
+    const arena_buffer *b = &a->buffers[id];
+    return (char *)a->memory + (a->bytes + a->below - b->offset - b->bytes);
 }
 
 void arena_free(arena *a)
 {
     if (a->memory)
-        munmap(a->memory, a->bytes);
+        munmap(a->memory, a->bytes + a->below);
     free(a->buffers);
     *a = (arena){0};
 }

@@ -23,7 +23,8 @@ typedef struct arena {
     arena_buffer *buffers;
     uint32_t n_buffers, capacity;
     uint64_t bytes; /* of the whole arena, known after arena_plan */
-    void *memory;
+    uint64_t below; /* bytes below it in the same piece, for others; set before arena_allocate */
+    void *memory;   /* where the piece begins; buffers hang from its top, offset 0 highest */
 } arena;
 
 /* A buffer in use at `moment` only, for now. */
@@ -32,6 +33,8 @@ comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id 
 void arena_extend(arena *a, buffer_id id, uint32_t moment);
 /* Chooses the offsets. */
 comet_status arena_plan(arena *a);
+/* Bytes from the top that buffers take that live at any moment of [first, last]. */
+uint64_t arena_height(const arena *a, uint32_t first, uint32_t last);
 /* Takes the memory from the system. Pages are touched when first used. */
 comet_status arena_allocate(arena *a);
 /* NULL for NO_BUFFER. */

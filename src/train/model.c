@@ -62,6 +62,22 @@ static comet_status check_sizes(const comet_net *net, uint32_t batch)
     return COMET_OK;
 }
 
+static comet_status create_store(comet_model *m)
+{
+    const comet_compression *c = &m->params.compression;
+    comet_hooks hooks;
+    comet_store_params params;
+    comet_hooks_init(&hooks);
+    hooks.parallel.run = parallel_run;
+    comet_store_params_init(&params);
+    params.hooks = &hooks;
+    params.n_workers = m->params.n_threads;
+    params.checksums = c->checksums;
+    params.spill_folder = c->spill_folder;
+    m->coded = !m->params.inference && c->mode != COMET_COMPRESS_OFF;
+    return comet_store_create(&m->store, &params);
+}
+
 /* A model whose memory is planned but not there. */
 static comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_params *params)
 {
@@ -72,9 +88,10 @@ static comet_status plan_model(comet_model *m, const comet_net *net, const comet
     m->params.n_threads = (uint32_t)parallel_set_threads(params->n_threads);
     TRY(copy_net(net, &m->net));
     TRY(backend_create(&m->backend));
-    TRY(store_create(&m->store));
+    TRY(create_store(m));
     TRY(graph_build(m));
-    return lower(m);
+    TRY(lower(m));
+    return params->inference ? COMET_OK : assess_create(m);
 }
 
 static comet_status allocate_block(uint64_t n, float **block)
@@ -98,7 +115,8 @@ static comet_status allocate_model(comet_model *m)
     TRY(allocate_block(trains ? m->n_learnt : 0, &m->gradients));
     TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->first));
     TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second));
-    return arena_allocate(&m->arena);
+    TRY(arena_allocate(&m->arena));
+    return memory_share_region(m);
 }
 
 static comet_status initialise_parameter(comet_model *m, size_t tensor, uint32_t index)
@@ -183,7 +201,8 @@ void comet_model_destroy(comet_model *m)
     free(m->ops);
     free(m->values);
     free(m->parameters);
-    store_destroy(m->store);
+    assess_destroy(m);
+    comet_store_destroy(m->store);
     backend_destroy(m->backend);
     comet_net_destroy(m->net);
     free(m);
@@ -191,13 +210,16 @@ void comet_model_destroy(comet_model *m)
 
 /* ---- what stands in a model ---- */
 
-/* Once a step has run, `saved` is what the store really held at its peak. */
-comet_memory comet_model_memory(const comet_model *m)
+/* What op k stores beside the values it reads: a batch norm's input, a workspace. */
+static bool op_line(const comet_model *m, const op *o, bool workspace, comet_saved_line *line)
 {
-    comet_memory memory = m->memory;
-    const uint64_t held = store_peak_bytes(m->store);
-    memory.saved = held > 0 ? held : memory.saved;
-    return memory;
+    const comet_slot slot = workspace ? o->workspace_slot : o->norm_slot;
+    if (slot == COMET_NO_SLOT)
+        return false;
+    *line = (comet_saved_line){.layer = o->layer->name,
+                               .what = workspace ? o->type->kept_as : "bn input",
+                               .bytes = comet_store_slot_spec(m->store, slot)->bytes};
+    return true;
 }
 
 bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line *line)
@@ -210,18 +232,12 @@ bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line
         *line = (comet_saved_line){.layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name,
                                    .what = x->saved_for,
                                    .bytes = layout_bytes(x->layout),
-                                   .recomputed = x->recomputed};
+                                   .recomputed = x->derived};
         return true;
     }
-    for (uint32_t k = 0; k < m->n_ops; k++) {
-        const op *o = &m->ops[k];
-        if (o->workspace_slot == STORE_NO_SLOT || i++ != index)
-            continue;
-        *line = (comet_saved_line){.layer = o->layer->name,
-                                   .what = o->layer->op == COMET_OP_BATCH_NORM ? "relu mask" : o->type->kept_as,
-                                   .bytes = layout_bytes(o->workspace_layout)};
-        return true;
-    }
+    for (uint32_t k = 0; k < 2 * m->n_ops; k++)
+        if (op_line(m, &m->ops[k / 2], k % 2, line) && i++ == index)
+            return true;
     return false;
 }
 
@@ -247,34 +263,19 @@ static void begin(comet_model *m, const float *images, uint64_t step)
     parallel_set_threads(m->params.n_threads);
     m->images = images;
     m->step = step;
-    store_clear(m->store);
-}
-
-/* Forward is done with what op o read last, and with what it made for backward alone. */
-static comet_status put_saved(comet_model *m, const op *o)
-{
-    for (uint32_t j = 0; j < o->n_inputs; j++) {
-        const value *x = &m->values[o->inputs[j]];
-        bool again = false; /* the same value twice */
-        for (uint32_t k = 0; k < j; k++)
-            again |= o->inputs[k] == o->inputs[j];
-        if (x->slot != STORE_NO_SLOT && x->last_reader == o->index && !again)
-            TRY(store_put(m->store, x->slot, value_data(m, o->inputs[j])));
-    }
-    const value *y = &m->values[o->output];
-    if (y->slot != STORE_NO_SLOT && y->last_reader == NONE)
-        TRY(store_put(m->store, y->slot, value_data(m, o->output)));
-    return o->workspace_slot == STORE_NO_SLOT ? COMET_OK
-                                              : store_put(m->store, o->workspace_slot, arena_at(&m->arena, o->workspace));
+    comet_store_clear(m->store);
 }
 
 static comet_status forward(comet_model *m, run_mode mode)
 {
+    const bool saves = mode == RUN_TRAIN;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         op *o = &m->ops[i];
+        if (saves)
+            TRY(saved_put_before(m, o));
         TRY(o->type->forward(m, o, mode));
-        if (mode == RUN_TRAIN)
-            TRY(put_saved(m, o));
+        if (saves)
+            TRY(saved_put_after(m, o));
     }
     return COMET_OK;
 }
@@ -294,41 +295,6 @@ static comet_status compute_loss(comet_model *m, const uint32_t *labels, uint32_
     return loss_compute(&spec, scores);
 }
 
-/* A value's slot is taken by its first backward reader and dropped after its last. */
-static comet_status take_saved(comet_model *m, const op *o, uint32_t v)
-{
-    value *x = &m->values[v];
-    if (x->slot == STORE_NO_SLOT || x->first_backward != moment_backward(m, o))
-        return COMET_OK;
-    return store_take(m->store, x->slot, &x->taken);
-}
-
-static comet_status drop_saved(comet_model *m, const op *o, uint32_t v)
-{
-    value *x = &m->values[v];
-    if (x->slot == STORE_NO_SLOT || x->last_backward != moment_backward(m, o))
-        return COMET_OK;
-    x->taken = NULL;
-    return store_drop(m->store, x->slot);
-}
-
-static comet_status for_kept(comet_model *m, const op *o, comet_status (*each)(comet_model *m, const op *o, uint32_t v))
-{
-    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
-        if (j == 0 || o->inputs[j] != o->inputs[0])
-            TRY(each(m, o, o->inputs[j]));
-    return o->type->keeps_output || o->backward_relu ? each(m, o, o->output) : COMET_OK;
-}
-
-static comet_status run_fused_relu(comet_model *m, op *o)
-{
-    const kernel_args args = {.at = {[ARG_DST] = value_data_backward(m, o->output),
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff_dst),
-                                     [ARG_DIFF_SRC] = arena_at(&m->arena, o->diff),
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
-    return kernel_run(o->backward_relu, &args);
-}
-
 static comet_status add_gradients(comet_model *m, op *o)
 {
     for (uint32_t j = 0; j < o->n_inputs; j++) {
@@ -346,19 +312,12 @@ static comet_status add_gradients(comet_model *m, op *o)
 
 static comet_status backward_op(comet_model *m, op *o)
 {
-    TRY(for_kept(m, o, take_saved));
-    if (o->workspace_slot != STORE_NO_SLOT)
-        TRY(store_take(m->store, o->workspace_slot, &o->workspace_taken));
-    if (o->recompute != NONE) {
-        TRY(take_saved(m, o, m->ops[m->values[o->recompute].producer].inputs[0]));
-        TRY(op_recompute(m, o));
-    }
-    if (o->backward_relu)
-        TRY(run_fused_relu(m, o));
+    if (o->masks)
+        TRY(saved_mask(m, o));
+    TRY(saved_take(m, o));
     TRY(o->type->backward(m, o));
     TRY(add_gradients(m, o));
-    TRY(for_kept(m, o, drop_saved));
-    return o->workspace_slot == STORE_NO_SLOT ? COMET_OK : store_drop(m->store, o->workspace_slot);
+    return saved_drop(m, o);
 }
 
 static comet_status backward(comet_model *m)
@@ -412,10 +371,12 @@ comet_status comet_model_gradients(comet_model *m, const float *images, const ui
     begin(m, images, step);
     if (m->n_accumulated == m->params.accumulate)
         m->n_accumulated = 0;
+    TRY(assess_set_policies(m));
     TRY(forward(m, RUN_TRAIN));
     TRY(compute_loss(m, labels, m->params.batch, arena_at(&m->arena, output_gradient(m)), &result));
     if (!forward_was_finite(m))
         result.loss = NAN;
+    assess_loss(m, result.loss);
     if (isfinite(result.loss)) {
         TRY(backward(m));
         m->n_accumulated++;
@@ -429,6 +390,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     if (!m || m->params.inference || m->n_accumulated == 0 || !isfinite(rate))
         return comet_fail(COMET_ERROR_ARGUMENT, "an update needs gradients of a training model and a finite rate");
     parallel_set_threads(m->params.n_threads);
+    TRY(assess_update(m, step));
     const comet_optimiser *o = &m->params.optimiser;
     const double norm = o->clip_norm > 0 ? sqrt(optimiser_sum_squares(m->n_learnt, m->gradients)) : 0;
     const optimiser_step s = {

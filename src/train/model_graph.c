@@ -28,10 +28,10 @@ static comet_status add_value(comet_model *m, uint32_t *index)
     m->values[m->n_values] = (value){.root = m->n_values,
                                      .producer = NONE,
                                      .last_reader = NONE,
-                                     .slot = STORE_NO_SLOT,
-                                     .first_backward = NONE,
-                                     .buffer = NO_BUFFER,
-                                     .again = NO_BUFFER};
+                                     .slot = COMET_NO_SLOT,
+                                     .tensor = NONE,
+                                     .last_backward = NONE,
+                                     .buffer = NO_BUFFER};
     *index = m->n_values++;
     return COMET_OK;
 }
@@ -47,18 +47,26 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .bias = NONE,
               .mean = NONE,
               .variance = NONE,
+              .norm_slot = COMET_NO_SLOT,
+              .norm_tensor = NONE,
               .workspace = NO_BUFFER,
-              .workspace_slot = STORE_NO_SLOT,
+              .workspace_slot = COMET_NO_SLOT,
+              .room_output = NO_BUFFER,
+              .room_workspace = NO_BUFFER,
               .scratch_forward = NO_BUFFER,
+              .scratch_weights = NO_BUFFER,
               .scratch_backward = NO_BUFFER,
               .weights_copy = NO_BUFFER,
               .fresh_weight = NO_BUFFER,
               .fresh_bias = NO_BUFFER,
               .diff_dst = NO_BUFFER,
               .diff = NO_BUFFER,
-              .recompute = NONE};
-    for (int i = 0; i < COMET_MAX_INPUTS; i++)
+              .consumer = NONE,
+              .pass = NONE};
+    for (int i = 0; i < COMET_MAX_INPUTS; i++) {
         o->deliveries[i] = (delivery){NO_BUFFER, NO_BUFFER, NO_BUFFER, NO_BUFFER};
+        o->rooms[i] = NO_BUFFER;
+    }
     m->n_ops++;
     *out = o;
     return COMET_OK;
@@ -297,10 +305,9 @@ static void mark_gradients(comet_model *m)
 }
 
 /* Op o reads value v in backward. */
-static void keep(comet_model *m, const op *o, uint32_t v, const char *what, store_class class_, store_exactness exactness)
+static void keep(comet_model *m, const op *o, uint32_t v, const char *what, comet_slot_class class_, comet_exactness exactness)
 {
     value *x = &m->values[v];
-    const uint32_t moment = moment_backward(m, o);
     if (!x->saved || class_ < x->saved_class) {
         x->saved_for = what;
         x->saved_class = class_;
@@ -308,12 +315,11 @@ static void keep(comet_model *m, const op *o, uint32_t v, const char *what, stor
     if (!x->saved || exactness < x->exactness)
         x->exactness = exactness;
     x->saved = true;
-    if (x->first_backward == NONE || moment < x->first_backward)
-        x->first_backward = moment;
-    if (moment > x->last_backward)
-        x->last_backward = moment;
+    if (x->last_backward == NONE || o->index < x->last_backward)
+        x->last_backward = o->index; /* backward goes down */
 }
 
+/* Masks come last: what else reads the value decides whether masks are all that is read. */
 static void mark_kept(comet_model *m)
 {
     for (uint32_t i = 0; i < m->n_ops; i++) {
@@ -324,55 +330,25 @@ static void mark_kept(comet_model *m)
             keep(m, o, o->inputs[j], o->type->kept_as, o->type->kept_class, o->type->exactness);
         if (o->type->keeps_output)
             keep(m, o, o->output, o->type->kept_as, o->type->kept_class, o->type->exactness);
-        if (o->backward_relu)
-            keep(m, o, o->output, "relu output", STORE_ACTIVATION, STORE_SUPPORT);
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (!m->values[o->output].needs_gradient || !o->masks)
+            continue;
+        value *y = &m->values[o->output];
+        y->masks_only = !y->saved;
+        keep(m, o, o->output, "relu output", COMET_SLOT_ACTIVATION, COMET_SUPPORT);
     }
 }
 
-static op *op_at_backward(comet_model *m, uint32_t moment)
-{
-    return &m->ops[2 * m->n_ops - moment];
-}
-
-/* The output of batch norm follows from its input, which is kept anyway: one elementwise pass in place of a stored tensor. Not
- * where that input is itself computed again, which happens later. */
-static void mark_recomputed(comet_model *m)
-{
-    for (uint32_t v = 0; v < m->n_values && !m->params.no_recompute; v++) {
-        value *x = &m->values[v];
-        if (!x->saved || x->producer == NONE || !m->ops[x->producer].apply)
-            continue;
-        op *reader = op_at_backward(m, x->first_backward);
-        value *source = &m->values[m->ops[x->producer].inputs[0]];
-        if (reader->recompute != NONE || source->recomputed)
-            continue;
-        reader->recompute = v;
-        x->recomputed = true;
-        if (x->first_backward < source->first_backward)
-            source->first_backward = x->first_backward;
-    }
-}
-
-static comet_status declare_slots(comet_model *m)
+/* The output of batch norm follows from what it stores anyway: one elementwise pass in place of a stored tensor. */
+static void mark_derived(comet_model *m)
 {
     for (uint32_t v = 0; v < m->n_values; v++) {
         value *x = &m->values[v];
-        if (!x->saved)
-            continue;
-        const char *layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
-        const store_spec spec = {layer, x->saved_class, x->exactness, layout_bytes(x->layout)};
-        if (!x->recomputed)
-            TRY(store_declare(m->store, &spec, &x->slot));
+        x->derived = x->saved && x->producer != NONE && m->ops[x->producer].layer->op == COMET_OP_BATCH_NORM &&
+                     m->ops[x->producer].type != &op_type_reorder && (m->coded || !m->params.no_recompute);
     }
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        op *o = &m->ops[i];
-        if (!o->workspace_layout || !m->values[o->output].needs_gradient)
-            continue;
-        const store_class class_ = o->layer->op == COMET_OP_MAX_POOL ? STORE_INDEX : STORE_MASK;
-        const store_spec spec = {o->layer->name, class_, STORE_EXACT, layout_bytes(o->workspace_layout)};
-        TRY(store_declare(m->store, &spec, &o->workspace_slot));
-    }
-    return COMET_OK;
 }
 
 comet_status graph_build(comet_model *m)
@@ -382,6 +358,6 @@ comet_status graph_build(comet_model *m)
         return COMET_OK;
     mark_gradients(m);
     mark_kept(m);
-    mark_recomputed(m);
-    return declare_slots(m);
+    mark_derived(m);
+    return saved_declare(m);
 }

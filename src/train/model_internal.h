@@ -1,22 +1,29 @@
 /*
- * A model inside: what model_graph.c, model_ops.c, model_lower.c, model_tensors.c and model.c share.
+ * A model inside: what model_*.c and model.c share.
  *
  * The net's layers become ops: a relu that follows its layer is fused into it, flatten is only another view of a value, and
- * changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss at moment n_ops,
- * op i runs backward at moment 2 n_ops - i. Every buffer of the arena has a first and a last moment.
+ * changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss at moment n_ops, then
+ * every op backward in two moments: gradients of its weights, which need what forward stored, then that of its input. Every buffer
+ * of the arena has a first and a last moment.
+ *
+ * What backward needs again goes through the store. Raw, it stays in its buffer. Coded, its buffer is free from its last reader in
+ * forward on, and every reader in backward decodes it into room of its own. A batch norm stores one tensor for itself and for those
+ * who read its output in backward: that output is derived.
  */
 #ifndef COMET_TRAIN_MODEL_INTERNAL_H
 #define COMET_TRAIN_MODEL_INTERNAL_H
 
 #include "base/status.h"
 #include "comet/train.h"
-#include "store/store.h"
+#include "comet/store.h"
 #include "train/arena.h"
 #include "train/backend.h"
+#include "train/norm.h"
 
 #define NONE UINT32_MAX
 
 typedef struct op op;
+typedef struct assessment assessment;
 
 /* A tensor that flows between ops. */
 typedef struct value {
@@ -26,15 +33,17 @@ typedef struct value {
     uint32_t last_reader; /* op that reads it last in forward */
     bool leads;           /* the output depends on it */
     bool needs_gradient;  /* it depends on parameters, and the output depends on it */
-    bool saved;           /* held for backward in the store */
-    bool recomputed;      /* computed again in backward, from what its producer saved */
+    bool saved;           /* read again in backward */
+    bool derived;         /* from what its producer, a batch norm, stored */
+    bool masks_only;      /* all that is read off it is where it is positive */
     const char *saved_for;
-    store_class saved_class;
-    store_exactness exactness;
-    store_slot slot;
-    void *taken;                            /* from the store, between the first and the last backward reader */
-    uint32_t first_backward, last_backward; /* moments of the backward readers; NONE, 0: there are none */
-    buffer_id buffer, again;                /* forward's (and backward's, if saved raw); where it is recomputed */
+    comet_slot_class saved_class;
+    comet_exactness exactness;
+    comet_slot slot;        /* COMET_NO_SLOT: derived, or not saved */
+    uint32_t tensor;        /* of the adaptive bound, NONE: exact, or masks alone */
+    void *taken;            /* from the store, for the op at hand in backward */
+    uint32_t last_backward; /* op that reads it last in backward, NONE: nobody does */
+    buffer_id buffer;       /* forward's, and backward's if held raw */
 } value;
 
 /* A learnt tensor or a running statistic. */
@@ -67,22 +76,27 @@ struct op {
     uint32_t index, n_inputs, inputs[COMET_MAX_INPUTS], output; /* values, at their roots */
     bool relu;                                                  /* fused behind it */
     bool own_depthwise;      /* gradient of the weights by depthwise.c: the library has only reference code for it */
-    kernel *forward, *apply; /* apply: batch norm with given statistics */
-    kernel *backward_data, *backward_weights, *backward_relu;
+    bool masks;              /* backward: the gradient passes where the output is positive (fused relu, not batch norm's) */
+    kernel *forward, *backward_data, *backward_weights;
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
     kernel *parts[MAX_PARTS];                   /* concat: gradients of the inputs */
     kernel *add[COMET_MAX_INPUTS];              /* additions of gradients */
     uint32_t weight, bias;                      /* parameters, NONE if there are none; batch norm: scale, shift */
     uint32_t mean, variance;                    /* running statistics */
     uint64_t batch_mean, batch_variance;        /* floats, in the block of statistics */
+    comet_slot norm_slot;                /* batch norm: what it stores */
+    norm_shape norm;
+    uint32_t norm_tensor; /* of the adaptive bound, or NONE */
     const layout *workspace_layout;
     buffer_id workspace;
-    store_slot workspace_slot;
+    comet_slot workspace_slot;
     void *workspace_taken; /* from the store, in backward */
-    buffer_id scratch_forward, scratch_backward, weights_copy, fresh_weight, fresh_bias;
+    buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
+    buffer_id scratch_forward, scratch_weights, scratch_backward, weights_copy, fresh_weight, fresh_bias;
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
     delivery deliveries[COMET_MAX_INPUTS];
-    uint32_t recompute; /* value computed again before this op's backward, or NONE */
+    uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
+    float *sample;           /* assessing: the first image of its input, as it was */
 };
 
 typedef enum run_mode {
@@ -98,8 +112,8 @@ struct op_type {
     comet_status (*backward)(comet_model *m, op *o); /* writes gradients of inputs and parameters */
     bool keeps_input, keeps_output;                  /* that backward reads; keeps_input: all inputs */
     const char *kept_as;
-    store_class kept_class;
-    store_exactness exactness;
+    comet_slot_class kept_class;
+    comet_exactness exactness;
     bool in_place;          /* forward may write over its first input */
     bool backward_in_place; /* the gradient of the input may replace that of the output */
     bool passes_gradient;   /* the gradient of the output is that of each input */
@@ -110,7 +124,8 @@ struct comet_model {
     comet_model_params params;
     comet_net *net;
     backend *backend;
-    store *store;
+    comet_store *store;
+    bool coded; /* saved tensors are coded, not held raw */
     value *values;
     uint32_t n_values, values_capacity, output;
     op *ops;
@@ -125,6 +140,7 @@ struct comet_model {
     const float *images;
     uint64_t step;
     uint32_t n_accumulated;
+    assessment *assessment; /* NULL where nothing is lossy */
 };
 
 /* ---- model_graph.c ---- */
@@ -137,8 +153,15 @@ comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *i
 
 /* ---- model_lower.c ---- */
 
-/* Declares and plans all buffers and fills m->memory. */
+/* Declares and plans all buffers, and m->memory. */
 comet_status lower(comet_model *m);
+
+/* ---- model_memory.c ---- */
+
+/* Fills m->memory, once the arena is planned. */
+comet_status memory_plan(comet_model *m);
+/* Lends the part of the arena's region that transients leave free to the store. */
+comet_status memory_share_region(comet_model *m);
 
 /* ---- model_ops.c ---- */
 
@@ -149,16 +172,66 @@ extern const op_type op_type_reorder;
 comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
                                 const layout **wanted);
 
-/* Where a value's elements are in forward, and in backward. */
+/* Where a value's elements are in forward. */
 void *value_data(const comet_model *m, uint32_t v);
-void *value_data_backward(const comet_model *m, uint32_t v);
-/* Computes again the value that `reader` is about to read in backward and that was not kept. */
-comet_status op_recompute(comet_model *m, const op *reader);
+/* A learnt tensor's part of a block; NULL where there is none. */
+float *learnt(const comet_model *m, float *block, uint32_t index);
+parameter named_parameter(const op *o, const char *suffix);
+comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 void op_destroy(op *o);
+/* The gradients of o's weights and bias from what lies in `taken` and in `diff`, to be written there. */
+comet_status op_run_backward_weights(comet_model *m, op *o, float *weight, float *bias);
 
-static inline uint32_t moment_backward(const comet_model *m, const op *o)
+/* ---- model_norm.c ---- */
+
+comet_status norm_prepare(comet_model *m, op *o);
+comet_status norm_forward(comet_model *m, op *o, run_mode mode);
+comet_status norm_backward(comet_model *m, op *o);
+/* The output of batch norm o again, from what it stored. `scratch` has norm_scratch_bytes. */
+comet_status norm_again(comet_model *m, op *o, float *y, void *scratch);
+uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
+
+/* ---- model_saved.c: what forward puts and backward takes ---- */
+
+comet_status saved_declare(comet_model *m);
+/* Before op o runs forward: what it reads last is put; after: what nobody reads, and its workspace. */
+comet_status saved_put_before(comet_model *m, const op *o);
+comet_status saved_put_after(comet_model *m, const op *o);
+/* Around op o's backward. */
+comet_status saved_take(comet_model *m, op *o);
+comet_status saved_drop(comet_model *m, op *o);
+/* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. */
+comet_status saved_mask(comet_model *m, const op *o);
+/* The tensor description of a layout for the codec. */
+comet_tensor tensor_of(const layout *l);
+
+/* ---- model_assess.c: adaptive bounds ---- */
+
+comet_status assess_create(comet_model *m);
+void assess_destroy(comet_model *m);
+/* Policies of all slots for the step to come. */
+comet_status assess_set_policies(comet_model *m);
+bool assess_is_due(const comet_model *m);
+/* Forward: op o is about to read its input. */
+comet_status assess_before(comet_model *m, op *o);
+/* Backward: o's weights have their gradient, its input still lies in `taken`. */
+comet_status assess_weighted(comet_model *m, op *o);
+/* Batch norm: sums over channels of ||d||^2 / g^2, of (gamma/sd)^2 ||d||^2 and of the same times (rho^2 + 1/m) / g^2. */
+void assess_norm(comet_model *m, const op *o, double scale_sum, double energy, double passed_on);
+/* The loss of this step is known. */
+void assess_loss(comet_model *m, double loss);
+/* Before the optimiser's step. */
+comet_status assess_update(comet_model *m, uint64_t step);
+
+/* The moment of op o's backward: phase 0, gradients of weights; phase 1, that of its input. */
+static inline uint32_t moment_backward(const comet_model *m, const op *o, uint32_t phase)
 {
-    return 2 * m->n_ops - o->index;
+    return m->n_ops + 1 + 2 * (m->n_ops - 1 - o->index) + phase;
+}
+
+static inline uint32_t moments_of(const comet_model *m)
+{
+    return 3 * m->n_ops + 1;
 }
 
 static inline uint64_t max_u64(uint64_t a, uint64_t b)

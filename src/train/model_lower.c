@@ -2,7 +2,8 @@
  * From ops to memory: which buffer holds what, from which moment to which.
  *
  * Forward: an op's output gets a buffer of its own, or its first input's where the op works in place and nobody needs that
- * input any more. A saved value's buffer lives on until its last backward reader (policy raw).
+ * input any more. A saved value's buffer lives on until its last backward reader where it is held raw; where it is coded, it has
+ * been put before its last reader runs, and every backward reader has room of its own to decode it into.
  *
  * Backward: the gradient of a value is made by its readers, last reader first. The first to deliver writes (or, where the
  * gradient passes through unchanged, shares the buffer it came in); those after it add. A buffer that holds the gradient of
@@ -19,8 +20,9 @@ static bool may_overwrite(const comet_model *m, const op *o, uint32_t j)
 {
     const value *x = &m->values[o->inputs[j]];
     const value *y = &m->values[o->output];
-    return o->type->in_place && x->producer != NONE && x->last_reader == o->index && (!x->saved || x->recomputed) &&
-           o->inputs[j] != m->output && layout_bytes(x->layout) == layout_bytes(y->layout);
+    const bool held = !m->coded && ((x->saved && !x->derived) || o->norm_slot != COMET_NO_SLOT);
+    return o->type->in_place && x->producer != NONE && x->last_reader == o->index && !held && o->inputs[j] != m->output &&
+           layout_bytes(x->layout) == layout_bytes(y->layout);
 }
 
 static comet_status lower_output(comet_model *m, const op *o)
@@ -43,35 +45,59 @@ static comet_status lower_forward(comet_model *m)
             if (m->values[o->inputs[j]].producer != NONE)
                 arena_extend(&m->arena, m->values[o->inputs[j]].buffer, i);
         arena_extend(&m->arena, m->values[o->output].buffer, i);
-        const uint64_t scratch =
-            max_u64(o->forward ? kernel_scratch_bytes(o->forward) : 0, o->apply ? kernel_scratch_bytes(o->apply) : 0);
+        const uint64_t scratch = o->mean != NONE ? norm_scratch_bytes(m, o) : o->forward ? kernel_scratch_bytes(o->forward) : 0;
         if (scratch > 0)
             TRY(arena_declare(&m->arena, scratch, i, &o->scratch_forward));
         if (o->workspace_layout)
             TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), i, &o->workspace));
     }
-    arena_extend(&m->arena, m->values[m->output].buffer, 2 * m->n_ops); /* the loss reads it, and the caller afterwards */
+    arena_extend(&m->arena, m->values[m->output].buffer, moments_of(m) - 1); /* the loss reads it, and the caller afterwards */
     return COMET_OK;
 }
 
 /* ---- what is saved ---- */
 
-static comet_status lower_saved(comet_model *m)
+static comet_status hold_raw(comet_model *m)
 {
     for (uint32_t v = 0; v < m->n_values; v++) {
-        value *x = &m->values[v];
-        if (!x->saved || x->producer == NONE)
-            continue;
-        if (!x->recomputed) {
-            arena_extend(&m->arena, x->buffer, x->last_backward);
-            continue;
-        }
-        TRY(arena_declare(&m->arena, layout_bytes(x->layout), x->first_backward, &x->again));
-        arena_extend(&m->arena, x->again, x->last_backward);
+        const value *x = &m->values[v];
+        if (x->saved && !x->derived && x->producer != NONE)
+            arena_extend(&m->arena, x->buffer, moment_backward(m, &m->ops[x->last_backward], 1));
     }
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].workspace_slot != STORE_NO_SLOT)
-            arena_extend(&m->arena, m->ops[i].workspace, moment_backward(m, &m->ops[i]));
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        const value *x = &m->values[o->inputs[0]];
+        if (o->norm_slot != COMET_NO_SLOT && x->producer != NONE)
+            arena_extend(&m->arena, x->buffer, moment_backward(m, o, 1));
+        if (o->workspace_slot != COMET_NO_SLOT)
+            arena_extend(&m->arena, o->workspace, moment_backward(m, o, 1));
+    }
+    return COMET_OK;
+}
+
+/* Room to decode value v, at phase 0 if the op is done with it then. */
+static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id *room)
+{
+    const value *x = &m->values[v];
+    if (x->producer == NONE || (!m->coded && !x->derived))
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, layout_bytes(x->layout), moment_backward(m, o, 0), room));
+    if (o->weight == NONE)
+        arena_extend(&m->arena, *room, moment_backward(m, o, 1));
+    return COMET_OK;
+}
+
+static comet_status add_rooms(comet_model *m, op *o)
+{
+    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+        if (j == 0 || o->inputs[j] != o->inputs[0])
+            TRY(add_room(m, o, o->inputs[j], &o->rooms[j]));
+    if (o->type->keeps_output)
+        TRY(add_room(m, o, o->output, &o->room_output));
+    if (!m->coded || o->workspace_slot == COMET_NO_SLOT)
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), moment_backward(m, o, 0), &o->room_workspace));
+    arena_extend(&m->arena, o->room_workspace, moment_backward(m, o, 1));
     return COMET_OK;
 }
 
@@ -104,7 +130,7 @@ static comet_status new_gradient(comet_model *m, gradients *g, uint64_t bytes, u
 /* The gradient in `fresh` (one user: this delivery) joins what value v has. */
 static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buffer_id fresh)
 {
-    const uint32_t v = o->inputs[j], moment = moment_backward(m, o);
+    const uint32_t v = o->inputs[j], moment = moment_backward(m, o, 1);
     const buffer_id there = g->at[v];
     if (there == NO_BUFFER) {
         g->at[v] = fresh;
@@ -130,10 +156,12 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
 static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
 {
     o->diff = o->diff_dst;
-    if (!o->backward_relu || g->n_users[o->diff_dst] == 1)
+    if (!o->masks || g->n_users[o->diff_dst] == 1)
         return COMET_OK;
     g->n_users[o->diff_dst]--;
-    return new_gradient(m, g, layout_bytes(m->values[o->output].layout), moment_backward(m, o), &o->diff);
+    TRY(new_gradient(m, g, layout_bytes(m->values[o->output].layout), moment_backward(m, o, 0), &o->diff));
+    arena_extend(&m->arena, o->diff, moment_backward(m, o, 1));
+    return COMET_OK;
 }
 
 static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
@@ -150,39 +178,80 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
         *write = o->diff;
         g->n_users[o->diff]++;
     } else {
-        TRY(new_gradient(m, g, layout_bytes(x->layout), moment_backward(m, o), write));
+        TRY(new_gradient(m, g, layout_bytes(x->layout), moment_backward(m, o, 1), write));
+        if (!o->backward_weights && !o->own_depthwise) /* others write it at once */
+            arena_extend(&m->arena, *write, moment_backward(m, o, 0));
     }
     return x->needs_gradient ? deliver(m, g, o, j, *write) : COMET_OK;
 }
 
+static uint64_t scratch_of(const kernel *k)
+{
+    return k ? kernel_scratch_bytes(k) : 0;
+}
+
+/* For deriving value v. */
+static uint64_t derive_scratch(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? norm_scratch_bytes(m, &m->ops[x->producer]) : 0;
+}
+
+/* A tile for each worker. */
+static uint64_t mask_scratch(const comet_model *m, const op *o)
+{
+    uint64_t n_tiles, tile;
+    if (!o->masks || comet_store_tiling(m->store, m->values[o->output].slot, &n_tiles, &tile) != COMET_OK)
+        return 0;
+    return m->params.n_threads * tile * sizeof(float);
+}
+
+/* Phase 0: taking, masking, gradients of weights. */
+static uint64_t scratch_of_weights(const comet_model *m, const op *o)
+{
+    uint64_t bytes = max_u64(mask_scratch(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
+    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+        bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
+    return max_u64(bytes, o->type->keeps_output ? derive_scratch(m, o->output) : 0);
+}
+
+static uint64_t scratch_of_data(const comet_model *m, const op *o)
+{
+    uint64_t bytes = max_u64(scratch_of(o->backward_data), scratch_of(o->weights_reorder));
+    bytes = max_u64(bytes, o->norm_slot != COMET_NO_SLOT ? norm_scratch_bytes(m, o) : 0);
+    for (uint32_t i = 0; i < o->n_inputs; i++)
+        bytes = max_u64(bytes, max_u64(scratch_of(o->parts[i]), scratch_of(o->add[i])));
+    return bytes;
+}
+
 static comet_status lower_backward_memory(comet_model *m, op *o)
 {
-    const kernel *const recompute = o->recompute == NONE ? NULL : m->ops[m->values[o->recompute].producer].apply;
-    const kernel *const kernels[] = {o->backward_data,   o->backward_weights, o->backward_relu,
-                                     o->weights_reorder, o->gradient_reorder, recompute};
-    const uint32_t moment = moment_backward(m, o);
-    uint64_t scratch = 0;
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
-        scratch = max_u64(scratch, kernels[i] ? kernel_scratch_bytes(kernels[i]) : 0);
-    for (uint32_t i = 0; i < o->n_inputs; i++)
-        scratch = max_u64(scratch, max_u64(o->parts[i] ? kernel_scratch_bytes(o->parts[i]) : 0,
-                                           o->add[i] ? kernel_scratch_bytes(o->add[i]) : 0));
-    if (scratch > 0)
-        TRY(arena_declare(&m->arena, scratch, moment, &o->scratch_backward));
+    const uint32_t weights = moment_backward(m, o, 0), data = moment_backward(m, o, 1);
+    const uint64_t scratch_weights = scratch_of_weights(m, o), scratch_data = scratch_of_data(m, o);
+    if (scratch_weights > 0)
+        TRY(arena_declare(&m->arena, scratch_weights, weights, &o->scratch_weights));
+    if (scratch_data > 0)
+        TRY(arena_declare(&m->arena, scratch_data, data, &o->scratch_backward));
     const bool adds = m->params.accumulate > 1;
     if (o->weight == NONE)
         return COMET_OK;
     if (o->weights_reorder || (adds && o->gradient_reorder)) {
         const uint64_t other = o->weights_reorder ? layout_bytes(kernel_layout(o->weights_reorder, ARG_DST)) : 0;
         const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
-        TRY(arena_declare(&m->arena, max_u64(other, own), moment, &o->weights_copy));
+        TRY(arena_declare(&m->arena, max_u64(other, own), data, &o->weights_copy));
+        if (adds && o->gradient_reorder)
+            arena_extend(&m->arena, o->weights_copy, weights);
     }
     if (adds || o->gradient_reorder) {
         const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
-        TRY(arena_declare(&m->arena, layout_bytes(l ? l : m->parameters[o->weight].layout), moment, &o->fresh_weight));
+        TRY(arena_declare(&m->arena, layout_bytes(l ? l : m->parameters[o->weight].layout), weights, &o->fresh_weight));
     }
     if (adds && o->bias != NONE)
-        TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), moment, &o->fresh_bias));
+        TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->fresh_bias));
+    if (adds && o->norm_slot != COMET_NO_SLOT) { /* batch norm has its sums at phase 1 */
+        arena_extend(&m->arena, o->fresh_weight, data);
+        arena_extend(&m->arena, o->fresh_bias, data);
+    }
     return COMET_OK;
 }
 
@@ -191,8 +260,9 @@ static comet_status lower_op_backward(comet_model *m, gradients *g, op *o)
     if (!m->values[o->output].needs_gradient || g->at[o->output] == NO_BUFFER)
         return COMET_OK;
     o->diff_dst = g->at[o->output];
-    arena_extend(&m->arena, o->diff_dst, moment_backward(m, o));
+    arena_extend(&m->arena, o->diff_dst, moment_backward(m, o, 1));
     TRY(lower_fused_relu(m, g, o));
+    TRY(add_rooms(m, o));
     for (uint32_t j = 0; j < o->n_inputs; j++)
         TRY(lower_input(m, g, o, j));
     g->n_users[o->diff]--;
@@ -215,74 +285,14 @@ static comet_status lower_backward(comet_model *m)
     return status;
 }
 
-/* ---- the table ---- */
-
-static uint64_t reference_bytes(const comet_model *m)
-{
-    uint64_t bytes = 0;
-    for (uint32_t v = 0; v < m->n_values; v++) {
-        const value *x = &m->values[v];
-        const bool relu_output = x->producer != NONE && m->ops[x->producer].relu;
-        if (x->saved || (relu_output && x->needs_gradient))
-            bytes += layout_bytes(x->layout);
-    }
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].workspace_slot != STORE_NO_SLOT && m->ops[i].layer->op != COMET_OP_BATCH_NORM)
-            bytes += layout_bytes(m->ops[i].workspace_layout);
-    return bytes;
-}
-
-/* All slots are held at once between forward and backward. */
-static uint64_t held_bytes(const comet_model *m)
-{
-    uint64_t bytes = 0;
-    for (store_slot s = 0; s < store_n_slots(m->store); s++)
-        bytes += store_slot_spec(m->store, s)->bytes;
-    return bytes;
-}
-
-static uint64_t scratch_at_most(const comet_model *m)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        const op *o = &m->ops[i];
-        const buffer_id forward[] = {o->scratch_forward}, backward[] = {o->scratch_backward, o->weights_copy, o->fresh_weight};
-        uint64_t a = 0, b = 0;
-        for (size_t j = 0; j < sizeof forward / sizeof forward[0]; j++)
-            a += forward[j] == NO_BUFFER ? 0 : m->arena.buffers[forward[j]].bytes;
-        for (size_t j = 0; j < sizeof backward / sizeof backward[0]; j++)
-            b += backward[j] == NO_BUFFER ? 0 : m->arena.buffers[backward[j]].bytes;
-        most = max_u64(most, max_u64(a, b));
-    }
-    return most;
-}
-
-static void fill_memory(comet_model *m)
-{
-    const uint64_t learnt = m->n_learnt * sizeof(float);
-    const comet_optimiser *o = &m->params.optimiser;
-    const bool trains = !m->params.inference;
-    comet_memory *t = &m->memory;
-    *t = (comet_memory){.weights = learnt + m->n_statistics * sizeof(float)};
-    t->gradients = trains ? learnt : 0;
-    t->optimiser = !trains ? 0 : o->kind == COMET_OPTIMISER_ADAMW ? 2 * learnt : o->momentum > 0 ? learnt : 0;
-    t->saved_reference = trains ? reference_bytes(m) : 0;
-    t->saved = trains ? held_bytes(m) : 0;
-    t->scratch = scratch_at_most(m);
-    const uint64_t input = layout_bytes(m->values[0].layout); /* the caller's */
-    const uint64_t in_arena = t->saved > input && m->values[0].saved ? t->saved - input : t->saved;
-    t->transient = m->arena.bytes > in_arena ? m->arena.bytes - in_arena : 0;
-    t->total = t->weights + t->gradients + t->optimiser + m->arena.bytes + input;
-}
-
 comet_status lower(comet_model *m)
 {
     TRY(lower_forward(m));
     if (!m->params.inference) {
-        TRY(lower_saved(m));
+        if (!m->coded)
+            TRY(hold_raw(m));
         TRY(lower_backward(m));
     }
     TRY(arena_plan(&m->arena));
-    fill_memory(m);
-    return COMET_OK;
+    return memory_plan(m);
 }

@@ -25,19 +25,14 @@ void *value_data(const comet_model *m, uint32_t v)
     return images.out;
 }
 
-void *value_data_backward(const comet_model *m, uint32_t v)
+static void *value_data_backward(const comet_model *m, uint32_t v)
 {
-    return m->values[v].recomputed ? arena_at(&m->arena, m->values[v].again) : m->values[v].taken;
+    return m->values[v].taken;
 }
 
-static float *learnt(const comet_model *m, float *block, uint32_t index)
+float *learnt(const comet_model *m, float *block, uint32_t index)
 {
     return index == NONE || !block ? NULL : block + m->parameters[index].offset;
-}
-
-static float *statistic(const comet_model *m, uint32_t index)
-{
-    return m->statistics + m->parameters[index].offset;
 }
 
 static const layout *input_layout(const comet_model *m, const op *o)
@@ -67,8 +62,7 @@ static bool has_learnt_before(const comet_model *m, const op *o)
 
 void op_destroy(op *o)
 {
-    kernel *const kernels[] = {o->forward,       o->apply,           o->backward_data,   o->backward_weights,
-                               o->backward_relu, o->weights_reorder, o->gradient_reorder};
+    kernel *const kernels[] = {o->forward, o->backward_data, o->backward_weights, o->weights_reorder, o->gradient_reorder};
     for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
         kernel_destroy(kernels[i]);
     for (uint32_t i = 0; i < MAX_PARTS; i++)
@@ -79,14 +73,14 @@ void op_destroy(op *o)
 
 /* ---- parameters ---- */
 
-static parameter named_parameter(const op *o, const char *suffix)
+parameter named_parameter(const op *o, const char *suffix)
 {
     parameter p = {.learnt = true};
     snprintf(p.name, sizeof p.name, "%s.%s", o->layer->name, suffix);
     return p;
 }
 
-static comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index)
+comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index)
 {
     parameter p = *described;
     p.n_dims = 1;
@@ -128,13 +122,6 @@ static comet_status bridge_layouts(comet_model *m, op *o)
     if (gradient != kept)
         TRY(kernel_reorder(m->backend, gradient, kept, &o->gradient_reorder));
     return COMET_OK;
-}
-
-static comet_status prepare_relu_backward(comet_model *m, op *o)
-{
-    if (!o->relu || m->params.inference)
-        return COMET_OK;
-    return kernel_activation_backward(m->backend, COMET_OP_RELU, m->values[o->output].layout, &o->backward_relu);
 }
 
 /* ---- convolution and linear ---- */
@@ -211,8 +198,8 @@ static comet_status conv_prepare(comet_model *m, op *o)
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
     TRY(conv_prepare_weights(m, o, &s));
-    TRY(bridge_layouts(m, o));
-    return prepare_relu_backward(m, o);
+    o->masks = o->relu;
+    return bridge_layouts(m, o);
 }
 
 static comet_status linear_prepare(comet_model *m, op *o)
@@ -229,13 +216,14 @@ static comet_status linear_prepare(comet_model *m, op *o)
     if (!first)
         TRY(kernel_linear_backward_data(m->backend, o->forward, &o->backward_data));
     TRY(kernel_linear_backward_weights(m->backend, l->bias, o->forward, &o->backward_weights));
-    TRY(bridge_layouts(m, o));
-    return prepare_relu_backward(m, o);
+    o->masks = o->relu;
+    return bridge_layouts(m, o);
 }
 
 static comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 {
-    (void)mode;
+    if (mode == RUN_TRAIN)
+        TRY(assess_before(m, o));
     const kernel_args args = {.at = {[ARG_SRC] = value_data(m, o->inputs[0]),
                                      [ARG_WEIGHTS] = learnt(m, m->weights, o->weight),
                                      [ARG_BIAS] = learnt(m, m->weights, o->bias),
@@ -264,7 +252,7 @@ static void depthwise_gradient(const comet_model *m, const op *o, float *gradien
     depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), arena_at(&m->arena, o->diff), gradient);
 }
 
-static comet_status run_backward_weights(comet_model *m, op *o, float *weight, float *bias)
+comet_status op_run_backward_weights(comet_model *m, op *o, float *weight, float *bias)
 {
     if (o->own_depthwise) {
         depthwise_gradient(m, o, weight);
@@ -274,7 +262,7 @@ static comet_status run_backward_weights(comet_model *m, op *o, float *weight, f
                                      [ARG_DIFF_WEIGHTS] = weight,
                                      [ARG_DIFF_BIAS] = bias,
                                      [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
     return kernel_run(o->backward_weights, &args);
 }
 
@@ -285,11 +273,11 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     float *weight = learnt(m, m->gradients, o->weight), *bias = learnt(m, m->gradients, o->bias);
     float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
     float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
-    TRY(run_backward_weights(m, o, fresh_weight, fresh_bias));
+    TRY(op_run_backward_weights(m, o, fresh_weight, fresh_bias));
     if (o->gradient_reorder) {
         float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
         const kernel_args move = {
-            .at = {[ARG_SRC] = fresh_weight, [ARG_DST] = there, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+            .at = {[ARG_SRC] = fresh_weight, [ARG_DST] = there, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
         TRY(kernel_run(o->gradient_reorder, &move));
         fresh_weight = there;
     }
@@ -303,6 +291,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
 static comet_status weighted_backward(comet_model *m, op *o)
 {
     TRY(weighted_backward_weights(m, o));
+    TRY(assess_weighted(m, o));
     if (!wants_gradient(m, o, 0))
         return COMET_OK;
     void *scratch = arena_at(&m->arena, o->scratch_backward), *weights = learnt(m, m->weights, o->weight);
@@ -317,122 +306,6 @@ static comet_status weighted_backward(comet_model *m, op *o)
                                      [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
                                      [ARG_SCRATCH] = scratch}};
     return kernel_run(o->backward_data, &args);
-}
-
-/* ---- batch normalisation ---- */
-
-static comet_status norm_parameters(comet_model *m, op *o, uint64_t channels)
-{
-    parameter scale = named_parameter(o, "weight"), shift = named_parameter(o, "bias");
-    parameter mean = named_parameter(o, "running_mean"), variance = named_parameter(o, "running_var");
-    scale.filled = shift.filled = mean.filled = variance.filled = true;
-    scale.fill = variance.fill = 1;
-    mean.learnt = variance.learnt = false;
-    TRY(add_vector(m, &scale, channels, &o->weight));
-    TRY(add_vector(m, &shift, channels, &o->bias));
-    TRY(add_vector(m, &mean, channels, &o->mean));
-    TRY(add_vector(m, &variance, channels, &o->variance));
-    const uint64_t padded = (channels + 15) / 16 * 16;
-    o->batch_mean = m->n_statistics;
-    o->batch_variance = m->n_statistics + padded;
-    m->n_statistics += 2 * padded;
-    return COMET_OK;
-}
-
-static comet_status norm_prepare(comet_model *m, op *o)
-{
-    const layout *data = input_layout(m, o);
-    const comet_layer *l = o->layer;
-    TRY(norm_parameters(m, o, comet_net_shape(m->net, l->inputs[0]).channels));
-    set_output_layout(m, o, data);
-    TRY(kernel_norm_forward(m->backend, NORM_APPLY, l->eps, o->relu, data, &o->apply));
-    if (m->params.inference)
-        return COMET_OK;
-    TRY(kernel_norm_forward(m->backend, NORM_TRAIN, l->eps, o->relu, data, &o->forward));
-    o->workspace_layout = kernel_layout(o->forward, ARG_WORKSPACE);
-    return kernel_norm_backward(m->backend, l->eps, o->relu, o->forward, &o->backward_data);
-}
-
-/* running = (1 - momentum) running + momentum batch, with the unbiased variance, as torch does. */
-static void move_statistics(comet_model *m, const op *o)
-{
-    uint64_t dims[5];
-    const uint32_t n_dims = layout_dims(input_layout(m, o), dims);
-    const double n = (double)dims[0] * (n_dims == 4 ? (double)(dims[2] * dims[3]) : 1), unbiased = n > 1 ? n / (n - 1) : 1;
-    const double share = o->layer->momentum;
-    float *mean = statistic(m, o->mean), *variance = statistic(m, o->variance);
-    const float *batch_mean = m->statistics + o->batch_mean, *batch_variance = m->statistics + o->batch_variance;
-    for (uint64_t c = 0; c < dims[1]; c++) {
-        mean[c] = (float)((1 - share) * mean[c] + share * batch_mean[c]);
-        variance[c] = (float)((1 - share) * variance[c] + share * unbiased * batch_variance[c]);
-    }
-}
-
-/* Normalises with given statistics. */
-static comet_status norm_apply(comet_model *m, op *o, void *src, float *mean, float *variance, void *dst, void *scratch)
-{
-    const kernel_args args = {.at = {[ARG_SRC] = src,
-                                     [ARG_DST] = dst,
-                                     [ARG_MEAN] = mean,
-                                     [ARG_VARIANCE] = variance,
-                                     [ARG_SCALE] = learnt(m, m->weights, o->weight),
-                                     [ARG_SHIFT] = learnt(m, m->weights, o->bias),
-                                     [ARG_SCRATCH] = scratch}};
-    return kernel_run(o->apply, &args);
-}
-
-static comet_status norm_forward(comet_model *m, op *o, run_mode mode)
-{
-    void *src = value_data(m, o->inputs[0]), *dst = value_data(m, o->output),
-         *scratch = arena_at(&m->arena, o->scratch_forward);
-    if (mode == RUN_EVALUATE)
-        return norm_apply(m, o, src, statistic(m, o->mean), statistic(m, o->variance), dst, scratch);
-    const kernel_args args = {.at = {[ARG_SRC] = src,
-                                     [ARG_DST] = dst,
-                                     [ARG_MEAN] = m->statistics + o->batch_mean,
-                                     [ARG_VARIANCE] = m->statistics + o->batch_variance,
-                                     [ARG_SCALE] = learnt(m, m->weights, o->weight),
-                                     [ARG_SHIFT] = learnt(m, m->weights, o->bias),
-                                     [ARG_WORKSPACE] = arena_at(&m->arena, o->workspace),
-                                     [ARG_SCRATCH] = scratch}};
-    TRY(kernel_run(o->forward, &args));
-    if (mode == RUN_TRAIN)
-        move_statistics(m, o);
-    return COMET_OK;
-}
-
-static comet_status norm_backward(comet_model *m, op *o)
-{
-    const bool adds = m->n_accumulated > 0;
-    float *scale = learnt(m, m->gradients, o->weight), *shift = learnt(m, m->gradients, o->bias);
-    float *fresh_scale = adds ? arena_at(&m->arena, o->fresh_weight) : scale;
-    float *fresh_shift = adds ? arena_at(&m->arena, o->fresh_bias) : shift;
-    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
-                                     [ARG_MEAN] = m->statistics + o->batch_mean,
-                                     [ARG_VARIANCE] = m->statistics + o->batch_variance,
-                                     [ARG_SCALE] = learnt(m, m->weights, o->weight),
-                                     [ARG_SHIFT] = learnt(m, m->weights, o->bias),
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
-                                     [ARG_DIFF_SRC] = arena_at(&m->arena, o->deliveries[0].write),
-                                     [ARG_DIFF_SCALE] = fresh_scale,
-                                     [ARG_DIFF_SHIFT] = fresh_shift,
-                                     [ARG_WORKSPACE] = o->workspace_taken,
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
-    TRY(kernel_run(o->backward_data, &args));
-    if (adds) {
-        add_to(m->parameters[o->weight].n, fresh_scale, scale);
-        add_to(m->parameters[o->bias].n, fresh_shift, shift);
-    }
-    return COMET_OK;
-}
-
-comet_status op_recompute(comet_model *m, const op *reader)
-{
-    const value *v = &m->values[reader->recompute];
-    op *o = &m->ops[v->producer];
-    return norm_apply(m, o, value_data_backward(m, o->inputs[0]), m->statistics + o->batch_mean,
-                      m->statistics + o->batch_variance, arena_at(&m->arena, v->again),
-                      arena_at(&m->arena, reader->scratch_backward));
 }
 
 /* ---- one source, one destination: activations, pooling, lrn, changes of layout ---- */
@@ -566,8 +439,8 @@ static comet_status dropout_backward(comet_model *m, op *o)
 static comet_status add_prepare(comet_model *m, op *o)
 {
     set_output_layout(m, o, input_layout(m, o));
-    TRY(kernel_add(m->backend, o->relu, input_layout(m, o), &o->forward));
-    return prepare_relu_backward(m, o);
+    o->masks = o->relu && !m->params.inference;
+    return kernel_add(m->backend, o->relu, input_layout(m, o), &o->forward);
 }
 
 /* The first operand may be the destination; the second may too, being the first then. */
@@ -670,24 +543,21 @@ static const op_type op_types[COMET_N_OPS] = {
                        .backward = weighted_backward,
                        .keeps_input = true,
                        .kept_as = "conv input",
-                       .kept_class = STORE_CONV_INPUT,
-                       .exactness = STORE_LOSSY},
+                       .kept_class = COMET_SLOT_CONV_INPUT,
+                       .exactness = COMET_LOSSY},
     [COMET_OP_LINEAR] = {.name = "linear",
                          .prepare = linear_prepare,
                          .forward = weighted_forward,
                          .backward = weighted_backward,
                          .keeps_input = true,
                          .kept_as = "linear input",
-                         .kept_class = STORE_CONV_INPUT,
-                         .exactness = STORE_LOSSY},
+                         .kept_class = COMET_SLOT_CONV_INPUT,
+                         .exactness = COMET_LOSSY},
     [COMET_OP_BATCH_NORM] = {.name = "batch norm",
                              .prepare = norm_prepare,
                              .forward = norm_forward,
                              .backward = norm_backward,
-                             .keeps_input = true,
-                             .kept_as = "bn input",
-                             .kept_class = STORE_NORM_INPUT,
-                             .exactness = STORE_LOSSY,
+                             .in_place = true,
                              .backward_in_place = true,
                              .always_writes = true},
     [COMET_OP_RELU] = {.name = "relu",
@@ -696,8 +566,8 @@ static const op_type op_types[COMET_N_OPS] = {
                        .backward = single_backward,
                        .keeps_output = true,
                        .kept_as = "relu output",
-                       .kept_class = STORE_ACTIVATION,
-                       .exactness = STORE_SUPPORT,
+                       .kept_class = COMET_SLOT_ACTIVATION,
+                       .exactness = COMET_SUPPORT,
                        .in_place = true,
                        .backward_in_place = true},
     [COMET_OP_RELU6] = {.name = "relu6",
@@ -706,8 +576,8 @@ static const op_type op_types[COMET_N_OPS] = {
                         .backward = single_backward,
                         .keeps_output = true,
                         .kept_as = "relu6 output",
-                        .kept_class = STORE_ACTIVATION,
-                        .exactness = STORE_EXACT,
+                        .kept_class = COMET_SLOT_ACTIVATION,
+                        .exactness = COMET_EXACT,
                         .in_place = true,
                         .backward_in_place = true},
     [COMET_OP_SILU] = {.name = "silu",
@@ -716,8 +586,8 @@ static const op_type op_types[COMET_N_OPS] = {
                        .backward = single_backward,
                        .keeps_input = true,
                        .kept_as = "silu input",
-                       .kept_class = STORE_ACTIVATION,
-                       .exactness = STORE_LOSSY,
+                       .kept_class = COMET_SLOT_ACTIVATION,
+                       .exactness = COMET_LOSSY,
                        .in_place = true,
                        .backward_in_place = true},
     [COMET_OP_SIGMOID] = {.name = "sigmoid",
@@ -726,8 +596,8 @@ static const op_type op_types[COMET_N_OPS] = {
                           .backward = single_backward,
                           .keeps_output = true,
                           .kept_as = "sigmoid output",
-                          .kept_class = STORE_ACTIVATION,
-                          .exactness = STORE_LOSSY,
+                          .kept_class = COMET_SLOT_ACTIVATION,
+                          .exactness = COMET_LOSSY,
                           .in_place = true,
                           .backward_in_place = true},
     [COMET_OP_MAX_POOL] = {.name = "max pool",
@@ -749,8 +619,8 @@ static const op_type op_types[COMET_N_OPS] = {
                       .backward = single_backward,
                       .keeps_input = true,
                       .kept_as = "lrn input",
-                      .kept_class = STORE_ACTIVATION,
-                      .exactness = STORE_LOSSY},
+                      .kept_class = COMET_SLOT_ACTIVATION,
+                      .exactness = COMET_LOSSY},
     [COMET_OP_DROPOUT] = {.name = "dropout",
                           .prepare = dropout_prepare,
                           .forward = dropout_forward,
@@ -769,8 +639,8 @@ static const op_type op_types[COMET_N_OPS] = {
                            .backward = multiply_run_backward,
                            .keeps_input = true,
                            .kept_as = "factor",
-                           .kept_class = STORE_ACTIVATION,
-                           .exactness = STORE_LOSSY},
+                           .kept_class = COMET_SLOT_ACTIVATION,
+                           .exactness = COMET_LOSSY},
     [COMET_OP_CONCAT] = {.name = "concat", .prepare = concat_prepare, .forward = concat_forward, .backward = concat_backward},
 };
 

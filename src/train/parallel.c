@@ -53,3 +53,27 @@ void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, 
     loop l = {.n = n, .body = body, .arg = arg};
     GOMP_parallel(run_part, &l, (unsigned)n_used, 0);
 }
+
+typedef struct tasks {
+    size_t n;
+    void (*task)(void *arg, size_t index);
+    void *arg;
+} tasks;
+
+/* OpenMP may give fewer threads than asked for. */
+static void run_tasks(void *data)
+{
+    const tasks *t = data;
+    for (size_t i = (size_t)omp_get_thread_num(); i < t->n; i += (size_t)omp_get_num_threads())
+        t->task(t->arg, i);
+}
+
+void parallel_run(void *user, size_t n_tasks, void (*task)(void *arg, size_t index), void *arg)
+{
+    (void)user;
+    tasks t = {.n = n_tasks, .task = task, .arg = arg};
+    if (n_tasks <= 1)
+        run_tasks(&t);
+    else
+        GOMP_parallel(run_tasks, &t, (unsigned)n_tasks, 0);
+}

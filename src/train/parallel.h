@@ -14,4 +14,7 @@ size_t parallel_threads(void);
 /* Calls body(arg, begin, end) on disjoint parts that cover [0, n); parts have at least `grain` items (0: 1). */
 void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end), void *arg);
 
+/* Calls task(arg, i) for each i in [0, n_tasks), on as many threads at once; `user` is ignored. For hooks of the codec. */
+void parallel_run(void *user, size_t n_tasks, void (*task)(void *arg, size_t index), void *arg);
+
 #endif

@@ -1,0 +1,673 @@
+/*
+ * How each saved tensor is held: policies for every step, and the assessments that adapt the bounds (src/store/adapt.h).
+ *
+ * In an assessing step every convolution tells what an error of its stored input does to its gradient: the gain from ||dY|| and the
+ * share of non-zeros, and for some of them in turn the error itself: of the first image the input is kept as it was, and since the
+ * gradient is linear in the input, the gradient of (stored - original) of that image, zero elsewhere, is the error it made.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/threads.h"
+#include "store/adapt.h"
+#include "train/model_internal.h"
+
+#define START_BOUND 0.05                       /* standard deviations, while nothing is known: a fraction of the paper's own */
+#define WIDEST_BOUND 0.7                       /* standard deviations: beyond this errors are no longer even and centred */
+#define DITHER_FROM 0.35                       /* likewise: from here on dither makes them so, where zeros need not be kept */
+#define MEASURED_BYTES ((uint64_t)8 << 20)     /* of samples in one assessment */
+#define SPIKE 2.0                              /* times the mean loss */
+#define HIDDEN_MOMENTUM 0.9                    /* of optimisers that have none */
+#define SILU_GAIN 0.15                         /* docs/theory.md */
+#define SIGMOID_GAIN (4.0 / 3)
+
+/* A consumer that only passes gradients on. */
+typedef struct pass_consumer {
+    uint32_t consumer, value;
+    comet_op op;
+} pass_consumer;
+
+struct assessment {
+    adapt *adapt;
+    bool due;
+    uint64_t n_assessments;
+    double loss_mean;
+    adapt_observation *seen; /* by consumer */
+    pass_consumer *passes;
+    uint32_t n_passes;
+    bool *dense;       /* by slot: mode auto */
+    float *momentum;   /* the hidden one, or NULL */
+    double began, step_seconds;
+    uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
+};
+
+static bool is_lossy_mode(const comet_model *m)
+{
+    return m->params.compression.mode >= COMET_COMPRESS_FAST;
+}
+
+/* ---- tensors and consumers ---- */
+
+static bool slot_may_be_lossy(const comet_model *m, comet_slot slot)
+{
+    return slot != COMET_NO_SLOT && comet_store_slot_spec(m->store, slot)->exactness != COMET_EXACT;
+}
+
+/* The tensor of the adaptive bound that stands for value v, or NONE. */
+static uint32_t tensor_for(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? m->ops[x->producer].norm_tensor : x->tensor;
+}
+
+static comet_slot slot_for(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? m->ops[x->producer].norm_slot : x->slot;
+}
+
+static comet_status add_tensors(comet_model *m)
+{
+    adapt *a = m->assessment->adapt;
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        value *x = &m->values[v];
+        if (x->producer != NONE && !x->masks_only && slot_may_be_lossy(m, x->slot))
+            TRY(adapt_add_tensor(a, m->ops[x->producer].layer->name, layout_bytes(x->layout) / sizeof(float), &x->tensor));
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        if (slot_may_be_lossy(m, o->norm_slot))
+            TRY(adapt_add_tensor(a, o->layer->name, o->norm.n_elements, &o->norm_tensor));
+    }
+    return COMET_OK;
+}
+
+static bool passes_only(const op *o)
+{
+    return o->type->keeps_input && o->weight == NONE;
+}
+
+static comet_status add_passes(comet_model *m, const op *o)
+{
+    assessment *a = m->assessment;
+    const uint32_t values[COMET_MAX_INPUTS + 1] = {o->output};
+    for (uint32_t j = 0; j < o->n_inputs; j++) {
+        const uint32_t v = o->type->keeps_input ? o->inputs[j] : values[0], tensor = tensor_for(m, v);
+        if (tensor == NONE || (j > 0 && (o->inputs[j] == o->inputs[0] || !o->type->keeps_input)))
+            continue;
+        pass_consumer *p = &a->passes[a->n_passes];
+        *p = (pass_consumer){.value = v, .op = o->layer->op};
+        TRY(adapt_add_pass(a->adapt, tensor, o->layer->name, &p->consumer));
+        a->n_passes++;
+    }
+    return COMET_OK;
+}
+
+static comet_status add_consumers(comet_model *m, op *o)
+{
+    adapt *a = m->assessment->adapt;
+    if (!m->values[o->output].needs_gradient)
+        return COMET_OK;
+    if (o->norm_tensor != NONE) {
+        TRY(adapt_add_parameter(a, o->norm_tensor, o->layer->name, m->parameters[o->weight].dims[0], &o->consumer));
+        return adapt_add_pass(a, o->norm_tensor, o->layer->name, &o->pass);
+    }
+    if (passes_only(o) || o->layer->op == COMET_OP_SIGMOID)
+        return add_passes(m, o);
+    const uint32_t tensor = o->weight != NONE && o->mean == NONE ? tensor_for(m, o->inputs[0]) : NONE;
+    if (tensor == NONE)
+        return COMET_OK;
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < p->n_dims; i++)
+        n *= p->dims[i];
+    return adapt_add_parameter(a, tensor, o->layer->name, n, &o->consumer);
+}
+
+static comet_status allocate(comet_model *m)
+{
+    assessment *a = m->assessment;
+    const comet_optimiser *o = &m->params.optimiser;
+    a->seen = calloc(adapt_n_consumers(a->adapt) + 1, sizeof *a->seen);
+    a->dense = calloc(comet_store_n_slots(m->store) + 1, sizeof *a->dense);
+    if (o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0)) {
+        a->momentum = calloc(m->n_learnt + 1, sizeof *a->momentum);
+        m->memory.optimiser += m->n_learnt * sizeof(float);
+        m->memory.total += m->n_learnt * sizeof(float);
+    }
+    return a->seen && a->dense && (a->momentum || o->kind != COMET_OPTIMISER_SGD || o->momentum > 0)
+               ? COMET_OK
+               : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
+}
+
+comet_status assess_create(comet_model *m)
+{
+    const comet_compression *c = &m->params.compression;
+    if (!m->coded || !is_lossy_mode(m))
+        return COMET_OK;
+    m->assessment = calloc(1, sizeof *m->assessment);
+    if (!m->assessment)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    m->assessment->passes = calloc(m->n_ops * COMET_MAX_INPUTS, sizeof *m->assessment->passes);
+    if (!m->assessment->passes)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    const adapt_params params = {.rule = c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
+                                 .share = c->sigma > 0 ? c->sigma : c->noise,
+                                 .window = c->window,
+                                 .best_fit = !(c->sigma > 0)};
+    TRY(adapt_create(&m->assessment->adapt, &params));
+    TRY(add_tensors(m));
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        TRY(add_consumers(m, &m->ops[i]));
+    return allocate(m);
+}
+
+void assess_destroy(comet_model *m)
+{
+    assessment *a = m->assessment;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        free(m->ops[i].sample);
+    if (!a)
+        return;
+    adapt_destroy(a->adapt);
+    free(a->seen);
+    free(a->passes);
+    free(a->dense);
+    free(a->momentum);
+    free(a);
+}
+
+/* ---- policies ---- */
+
+static uint64_t dither_seed(const comet_model *m, comet_slot slot)
+{
+    return (m->params.seed * 0x9E3779B97F4A7C15u + m->step * m->params.accumulate + m->n_accumulated) * 0xBF58476D1CE4E5B9u + slot;
+}
+
+static comet_level level_of(const comet_model *m, comet_slot slot)
+{
+    switch (m->params.compression.mode) {
+    case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;
+    case COMET_COMPRESS_AUTO:
+        return m->assessment->n_assessments == 0 || m->assessment->dense[slot] ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
+    default: return COMET_LEVEL_DENSE;
+    }
+}
+
+static comet_slot_policy exact_policy(const comet_model *m, comet_slot slot)
+{
+    comet_slot_policy p;
+    comet_slot_policy_init(&p);
+    p.policy = comet_store_slot_spec(m->store, slot)->index_bits > 0 ? COMET_POLICY_PACKED : COMET_POLICY_LOSSLESS;
+    p.level = m->params.compression.mode == COMET_COMPRESS_DENSE ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
+    return p;
+}
+
+static comet_slot_policy bounded_policy(const comet_model *m, comet_slot slot)
+{
+    comet_slot_policy p;
+    comet_slot_policy_init(&p);
+    p.policy = COMET_POLICY_BOUNDED;
+    p.level = level_of(m, slot);
+    return p;
+}
+
+/* Standard deviation of what was put last; 0: nothing was. */
+static double last_deviation(const comet_model *m, comet_slot slot)
+{
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    if (comet_store_slot_report(m->store, slot, &r) != COMET_OK || r.n_elements == 0)
+        return 0;
+    return sqrt(r.sum_of_squares / (double)r.n_elements); /* about zero: relu outputs are compared with their own size */
+}
+
+static comet_slot_policy value_policy(const comet_model *m, const value *x)
+{
+    if (!is_lossy_mode(m) || !slot_may_be_lossy(m, x->slot))
+        return exact_policy(m, x->slot);
+    comet_slot_policy p = bounded_policy(m, x->slot);
+    const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, x->tensor), deviation = last_deviation(m, x->slot);
+    p.eb = x->masks_only ? INFINITY : fmin(eb, WIDEST_BOUND * deviation);
+    if (!x->masks_only && (eb == 0 || deviation == 0)) {
+        p.eb = START_BOUND;
+        p.of_deviation = true;
+    }
+    p.dither = x->exactness == COMET_LOSSY && x->saved_class == COMET_SLOT_ACTIVATION && !p.of_deviation &&
+               p.eb > DITHER_FROM * deviation;
+    p.dither_seed = dither_seed(m, x->slot);
+    return p;
+}
+
+/* Of the output before relu: gamma in the mean. */
+static double norm_deviation(const comet_model *m, const op *o)
+{
+    const float *gamma = learnt(m, m->weights, o->weight);
+    double squares = 0;
+    for (uint64_t c = 0; c < o->norm.channels; c++)
+        squares += (double)gamma[c] * (double)gamma[c];
+    return sqrt(squares / (double)o->norm.channels);
+}
+
+static comet_slot_policy norm_policy(const comet_model *m, const op *o)
+{
+    if (!is_lossy_mode(m) || o->norm_tensor == NONE)
+        return exact_policy(m, o->norm_slot);
+    comet_slot_policy p = bounded_policy(m, o->norm_slot);
+    const double eb = adapt_eb(m->assessment->adapt, o->norm_tensor), deviation = norm_deviation(m, o);
+    p.eb = eb == 0 ? START_BOUND * deviation : fmin(eb, (o->relu ? WIDEST_BOUND : 1) * deviation);
+    p.dither = !o->relu && p.eb > DITHER_FROM * deviation;
+    p.dither_seed = dither_seed(m, o->norm_slot);
+    return p;
+}
+
+static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot_policy *policy, uint64_t *held)
+{
+    const comet_compression *c = &m->params.compression;
+    comet_slot_policy p = *policy;
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    if (c->spill_folder && comet_store_slot_report(m->store, slot, &r) == COMET_OK) {
+        *held += r.bytes_held > 0 ? r.bytes_held : r.bytes_raw;
+        p.spill = *held > c->spill_above;
+    }
+    return comet_store_set_policy(m->store, slot, &p);
+}
+
+comet_status assess_set_policies(comet_model *m)
+{
+    assessment *a = m->assessment;
+    uint64_t held = 0;
+    if (a) {
+        a->began = comet_now();
+        a->due = m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+    }
+    if (!m->coded)
+        return COMET_OK;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        const value *y = &m->values[o->output];
+        comet_slot_policy p;
+        if (y->slot != COMET_NO_SLOT) {
+            p = value_policy(m, y);
+            TRY(set_policy(m, y->slot, &p, &held));
+        }
+        if (o->norm_slot != COMET_NO_SLOT) {
+            p = norm_policy(m, o);
+            TRY(set_policy(m, o->norm_slot, &p, &held));
+        }
+        if (o->workspace_slot != COMET_NO_SLOT) {
+            p = exact_policy(m, o->workspace_slot);
+            TRY(set_policy(m, o->workspace_slot, &p, &held));
+        }
+    }
+    return COMET_OK;
+}
+
+/* ---- collecting ---- */
+
+bool assess_is_due(const comet_model *m)
+{
+    return m->assessment && m->assessment->due;
+}
+
+static double eb_in_force(const comet_model *m, comet_slot slot)
+{
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    return comet_store_slot_report(m->store, slot, &r) == COMET_OK ? r.eb : 0;
+}
+
+static uint64_t image_floats(const comet_model *m, uint32_t v)
+{
+    return layout_bytes(m->values[v].layout) / sizeof(float) / m->params.batch;
+}
+
+static bool is_measured(const comet_model *m, const op *o)
+{
+    return assess_is_due(m) && o->consumer != NONE && o->layer->op == COMET_OP_CONV;
+}
+
+/* Convolutions take turns, as many at once as MEASURED_BYTES allow. */
+static bool has_turn(const comet_model *m, const op *o)
+{
+    uint64_t before = 0, all = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (is_measured(m, &m->ops[i])) {
+            const uint64_t bytes = image_floats(m, m->ops[i].inputs[0]) * sizeof(float);
+            before += i < o->index ? bytes : 0;
+            all += bytes;
+        }
+    const uint64_t turns = (all + MEASURED_BYTES - 1) / MEASURED_BYTES;
+    return before / MEASURED_BYTES % turns == m->assessment->n_assessments % turns;
+}
+
+comet_status assess_before(comet_model *m, op *o)
+{
+    if (!is_measured(m, o) || !has_turn(m, o))
+        return COMET_OK;
+    const uint64_t bytes = image_floats(m, o->inputs[0]) * sizeof(float);
+    free(o->sample);
+    o->sample = malloc(bytes);
+    if (!o->sample)
+        return comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
+    memcpy(o->sample, value_data(m, o->inputs[0]), bytes);
+    return COMET_OK;
+}
+
+static double sum_of_squares(uint64_t n, const float *x)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n;) {
+        float part[16] = {0};
+        const uint64_t end = min_u64(n, i + 1024);
+        for (; i + 16 <= end; i += 16)
+            for (int l = 0; l < 16; l++)
+                part[l] += x[i + (uint64_t)l] * x[i + (uint64_t)l];
+        for (; i < end; i++)
+            sum += (double)x[i] * (double)x[i];
+        for (int l = 0; l < 16; l++)
+            sum += (double)part[l];
+    }
+    return sum;
+}
+
+static uint64_t count_nonzero(uint64_t n, const float *x)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        count += x[i] != 0;
+    return count;
+}
+
+/* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
+static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images)
+{
+    const value *x = &m->values[o->inputs[0]];
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t dims[5], taps = 1, elements = 1;
+    const uint32_t n_dims = layout_dims(x->layout, dims);
+    for (uint32_t i = 1; i < n_dims; i++)
+        elements *= dims[i];
+    for (uint32_t i = 1; i < p->n_dims; i++)
+        taps *= p->dims[i];
+    const double share =
+        (double)count_nonzero(n_images * image_floats(m, o->inputs[0]), x->taken) / ((double)elements * n_images);
+    return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+}
+
+/* The sum of squares of the error that the first image made. */
+static comet_status measure(comet_model *m, op *o, double *squares)
+{
+    const uint64_t n = image_floats(m, o->inputs[0]);
+    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
+    float *x = m->values[o->inputs[0]].taken, *gradient = malloc(layout_bytes(l)), *bias = NULL;
+    comet_status status = COMET_OK;
+    if (o->bias != NONE)
+        bias = malloc(m->parameters[o->bias].n * sizeof *bias);
+    if (!gradient || (o->bias != NONE && !bias))
+        status = comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
+    if (status == COMET_OK) {
+        for (uint64_t i = 0; i < n; i++)
+            x[i] -= o->sample[i];
+        memset(x + n, 0, n * (m->params.batch - 1) * sizeof *x);
+        status = op_run_backward_weights(m, o, gradient, bias);
+    }
+    if (status == COMET_OK)
+        *squares = sum_of_squares(layout_bytes(l) / sizeof(float), gradient);
+    free(gradient);
+    free(bias);
+    free(o->sample);
+    o->sample = NULL;
+    return status;
+}
+
+comet_status assess_weighted(comet_model *m, op *o)
+{
+    if (!assess_is_due(m) || o->consumer == NONE)
+        return COMET_OK;
+    adapt_observation *seen = &m->assessment->seen[o->consumer];
+    const double eb = eb_in_force(m, slot_for(m, o->inputs[0]));
+    *seen = (adapt_observation){.gain = weighted_gain(m, o, m->params.batch) * m->params.accumulate, .measured = NAN, .eb = eb};
+    if (!o->sample || !(eb > 0))
+        return COMET_OK;
+    const double predicted = weighted_gain(m, o, 1) * eb * eb;
+    double squares = 0;
+    TRY(measure(m, o, &squares));
+    if (predicted > 0)
+        seen->measured = squares / predicted * seen->gain * eb * eb;
+    return COMET_OK;
+}
+
+void assess_norm(comet_model *m, const op *o, double scale_sum, double energy, double passed_on)
+{
+    const double eb = eb_in_force(m, o->norm_slot);
+    m->assessment->seen[o->consumer] =
+        (adapt_observation){.gain = scale_sum / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    m->assessment->seen[o->pass] =
+        (adapt_observation){.gain = energy > 0 ? passed_on / energy / 3 : 0, .measured = NAN, .eb = eb};
+}
+
+static void observe_pass(const comet_model *m, const pass_consumer *p)
+{
+    const double deviation = last_deviation(m, slot_for(m, p->value)), squares = deviation * deviation;
+    const double gain = p->op == COMET_OP_SILU      ? SILU_GAIN / fmax(squares, 1e-12)
+                        : p->op == COMET_OP_SIGMOID ? SIGMOID_GAIN
+                                                    : 1 / (3 * fmax(squares, 1e-12));
+    const adapt_observation seen = {.gain = gain, .measured = NAN, .eb = eb_in_force(m, slot_for(m, p->value))};
+    adapt_observe(m->assessment->adapt, p->consumer, &seen);
+}
+
+/* ---- assessing ---- */
+
+/* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum estimates the mean. */
+static void compare_with_momentum(const comet_model *m, const parameter *p, uint64_t step, adapt_observation *seen)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
+    const float *momentum = m->assessment->momentum ? m->assessment->momentum : m->first;
+    const double beta = adam ? o->beta1 : m->assessment->momentum ? HIDDEN_MOMENTUM : (double)o->momentum;
+    const double weighted = 1 - pow(beta, (double)step), decay = adam ? 0 : (double)o->weight_decay;
+    const double to_mean = !(weighted > 0) ? 0 : adam ? 1 / weighted : (1 - beta) / weighted;
+    double squares = 0, size = 0;
+    for (uint64_t i = p->offset; i < p->offset + p->n; i++) {
+        const double d = (double)m->gradients[i] + decay * (double)m->weights[i] - to_mean * (double)momentum[i];
+        squares += d * d;
+        size += fabs((double)momentum[i]);
+    }
+    seen->gradient_noise = adapt_noise(squares, beta, step);
+    seen->mean_momentum = size / (double)p->n * (adam ? 1 / (1 - beta) : 1); /* in units of SGD's */
+}
+
+/* The cheapest levels within the budget of time. What the other level would give is guessed from the one in use. */
+static comet_status choose_levels(comet_model *m)
+{
+    assessment *a = m->assessment;
+    const uint32_t n = comet_store_n_slots(m->store);
+    const double smaller = 1.5, slower = 6;
+    adapt_choice *choices = calloc(n, sizeof *choices);
+    if (!choices)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to choose levels");
+    for (comet_slot s = 0; s < n; s++) {
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        if (comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_puts == 0 || !(r.eb > 0))
+            continue;
+        const double seconds = (r.seconds_put + r.seconds_take) / (double)r.n_puts;
+        const bool dense = r.level == COMET_LEVEL_DENSE;
+        choices[s].bytes[dense] = (double)r.bytes_held;
+        choices[s].bytes[!dense] = (double)r.bytes_held * (dense ? smaller : 1 / smaller);
+        choices[s].seconds[dense] = seconds;
+        choices[s].seconds[!dense] = seconds * (dense ? 1 / slower : slower);
+    }
+    adapt_choose_levels(choices, n, m->params.compression.overhead * a->step_seconds * m->params.n_threads);
+    for (comet_slot s = 0; s < n; s++)
+        a->dense[s] = choices[s].dense;
+    free(choices);
+    return COMET_OK;
+}
+
+static void move_hidden_momentum(comet_model *m)
+{
+    float *momentum = m->assessment->momentum;
+    const float decay = m->params.optimiser.weight_decay;
+    for (uint64_t i = 0; momentum && i < m->n_learnt; i++)
+        momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + m->gradients[i] + decay * m->weights[i];
+}
+
+/* Values that are not finite are held exactly, but say that something is wrong. */
+static void look_for_nonfinite(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    a->n_nonfinite = 0;
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        if (comet_store_slot_report(m->store, s, &r) == COMET_OK)
+            a->n_nonfinite += r.n_nonfinite;
+    }
+    if (a->n_nonfinite > 0)
+        adapt_retreat(a->adapt, step);
+}
+
+static comet_status assess_now(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (o->consumer != NONE) {
+            compare_with_momentum(m, &m->parameters[o->weight], step, &a->seen[o->consumer]);
+            adapt_observe(a->adapt, o->consumer, &a->seen[o->consumer]);
+        }
+        if (o->pass != NONE)
+            adapt_observe(a->adapt, o->pass, &a->seen[o->pass]);
+    }
+    for (uint32_t i = 0; i < a->n_passes; i++)
+        observe_pass(m, &a->passes[i]);
+    adapt_assess(a->adapt, step);
+    a->n_assessments++;
+    return m->params.compression.mode == COMET_COMPRESS_AUTO ? choose_levels(m) : COMET_OK;
+}
+
+comet_status assess_update(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    if (!a)
+        return COMET_OK;
+    if (a->due)
+        TRY(assess_now(m, step));
+    else
+        a->step_seconds = comet_now() - a->began;
+    a->due = false;
+    look_for_nonfinite(m, step);
+    move_hidden_momentum(m);
+    return COMET_OK;
+}
+
+/* Bytes held for convolution inputs, each slot once. */
+static void count_held(comet_model *m)
+{
+    assessment *a = m->assessment;
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    if (comet_store_totals_read(m->store, &t) == COMET_OK)
+        a->held = t.held + t.spilled;
+    a->conv_raw = a->conv_held = 0;
+    for (uint32_t v = 1; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        if (!x->saved || x->saved_class != COMET_SLOT_CONV_INPUT ||
+            comet_store_slot_report(m->store, slot_for(m, v), &r) != COMET_OK)
+            continue;
+        a->conv_raw += layout_bytes(x->layout);
+        a->conv_held += r.bytes_held;
+    }
+}
+
+void assess_loss(comet_model *m, double loss)
+{
+    assessment *a = m->assessment;
+    if (!a)
+        return;
+    count_held(m);
+    if (!isfinite(loss) || (a->loss_mean > 0 && loss > SPIKE * a->loss_mean))
+        adapt_retreat(a->adapt, m->step);
+    if (isfinite(loss))
+        a->loss_mean = a->loss_mean > 0 ? 0.98 * a->loss_mean + 0.02 * loss : loss;
+}
+
+/* ---- for those who ask ---- */
+
+void comet_compression_init(comet_compression *compression)
+{
+    *compression = (comet_compression){.size = sizeof *compression, .noise = 0.01, .overhead = 0.05, .window = 1000};
+}
+
+comet_compression_figures comet_model_compression(const comet_model *m)
+{
+    comet_compression_figures f = {.mode = m->params.compression.mode,
+                                   .ratio = NAN,
+                                   .conv_ratio = NAN,
+                                   .sigma_ratio_min = NAN,
+                                   .sigma_ratio_max = NAN};
+    const assessment *a = m->assessment;
+    const comet_memory memory = comet_model_memory(m);
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    if (comet_store_totals_read(m->store, &t) == COMET_OK) {
+        f.codec_seconds = (t.seconds_put + t.seconds_take) / m->params.n_threads;
+        f.spilled_bytes = t.spilled_peak;
+    }
+    if (memory.saved > 0)
+        f.ratio = (double)memory.saved_reference / (double)memory.saved;
+    if (!a)
+        return f;
+    f.n_assessments = a->n_assessments;
+    f.n_nonfinite = a->n_nonfinite;
+    if (a->held > 0)
+        f.ratio = (double)memory.saved_reference / (double)a->held;
+    if (a->conv_held > 0)
+        f.conv_ratio = (double)a->conv_raw / (double)a->conv_held;
+    adapt_sigma_ratios(a->adapt, &f.sigma_ratio_min, &f.sigma_ratio_max);
+    return f;
+}
+
+static const char *predictor_name(uint32_t predictor)
+{
+    static const char *const names[] = {"none", "left", "up", "lorenzo", "median", "linear"};
+    return predictor < sizeof names / sizeof names[0] ? names[predictor] : "?";
+}
+
+static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
+{
+    const bool norm = o->norm_slot != COMET_NO_SLOT;
+    const comet_slot slot = norm ? o->norm_slot : slot_for(m, o->inputs[0]);
+    const adapt_state s = adapt_consumer_state(m->assessment->adapt, o->consumer);
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    comet_store_slot_report(m->store, slot, &r);
+    *line = (comet_assessment_line){.layer = o->layer->name,
+                                    .what = norm ? "bn output" : o->type->kept_as,
+                                    .eb = r.eb,
+                                    .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
+                                    .sigma_target = s.sigma_target,
+                                    .sigma_measured = s.sigma_measured,
+                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
+                                    .predictor = predictor_name(r.predictor),
+                                    .bytes_raw = r.bytes_raw,
+                                    .bytes = r.bytes_held};
+}
+
+bool comet_model_assessment_line(const comet_model *m, size_t index, comet_assessment_line *line)
+{
+    size_t i = 0;
+    for (uint32_t k = 0; m->assessment && k < m->n_ops; k++)
+        if (m->ops[k].consumer != NONE && i++ == index) {
+            fill_line(m, &m->ops[k], line);
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,193 @@
+/*
+ * What a model's memory is for, before and after steps; and the one region that transients and coded tensors share.
+ *
+ * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of the
+ * region and coded tensors grow from its bottom; each slot has a ceiling, the lowest byte that any transient takes while the slot is
+ * held. What does not fit below goes to memory that the store takes itself.
+ */
+#include <math.h>
+
+#include "train/model_internal.h"
+
+/* ---- slots in time ---- */
+
+typedef struct slot_life {
+    comet_slot slot;
+    uint32_t first, last; /* moments */
+    bool masks_only;
+} slot_life;
+
+static bool value_life(const comet_model *m, uint32_t v, slot_life *life)
+{
+    const value *x = &m->values[v];
+    if (x->slot == COMET_NO_SLOT || x->producer == NONE)
+        return false;
+    *life = (slot_life){.slot = x->slot,
+                        .first = x->last_reader == NONE ? x->producer : x->last_reader,
+                        .last = moment_backward(m, &m->ops[x->last_backward], 1),
+                        .masks_only = x->masks_only};
+    return true;
+}
+
+/* The k-th slot in the arena's care, or false past the end. The net's input is the caller's. */
+static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
+{
+    for (; *k < m->n_values + 2 * m->n_ops; ++*k) {
+        if (*k < m->n_values) {
+            if (!value_life(m, *k, life))
+                continue;
+        } else {
+            const uint32_t i = (*k - m->n_values) / 2;
+            const op *o = &m->ops[i];
+            *life = (slot_life){.slot = (*k - m->n_values) % 2 ? o->workspace_slot : o->norm_slot,
+                                .first = i,
+                                .last = moment_backward(m, o, 1)};
+            if (life->slot == COMET_NO_SLOT)
+                continue;
+        }
+        ++*k;
+        return true;
+    }
+    return false;
+}
+
+/* Coded bytes that are planned for; cautious, since bounds are narrow in the first steps. */
+static double planned_ratio(const comet_model *m, const slot_life *life)
+{
+    static const double cautious[] = {[COMET_COMPRESS_OFF] = 1,
+                                      [COMET_COMPRESS_LOSSLESS] = 1.2,
+                                      [COMET_COMPRESS_FAST] = 10,
+                                      [COMET_COMPRESS_DENSE] = 14,
+                                      [COMET_COMPRESS_AUTO] = 10};
+    const comet_slot_spec *spec = comet_store_slot_spec(m->store, life->slot);
+    const comet_compression *c = &m->params.compression;
+    if (spec->index_bits > 0)
+        return 8.0 / spec->index_bits;
+    if (spec->exactness == COMET_EXACT)
+        return 1;
+    if (c->mode <= COMET_COMPRESS_LOSSLESS)
+        return cautious[c->mode];
+    if (life->masks_only)
+        return 30;
+    return c->planned_ratio > 0 ? c->planned_ratio : cautious[c->mode];
+}
+
+static uint64_t planned_bytes(const comet_model *m, const slot_life *life)
+{
+    return (uint64_t)((double)comet_store_slot_spec(m->store, life->slot)->bytes / planned_ratio(m, life));
+}
+
+/* ---- the region ---- */
+
+/* Coded bytes held at `moment`, as planned. */
+static uint64_t coded_at(const comet_model *m, uint32_t moment)
+{
+    slot_life life;
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; next_life(m, &k, &life);)
+        if (life.first <= moment && moment <= life.last)
+            bytes += planned_bytes(m, &life);
+    return bytes;
+}
+
+static uint64_t region_bytes(const comet_model *m)
+{
+    uint64_t most = m->arena.bytes;
+    for (uint32_t moment = 0; m->coded && moment < moments_of(m); moment++)
+        most = max_u64(most, arena_height(&m->arena, moment, moment) + coded_at(m, moment));
+    return (most + 4095) / 4096 * 4096;
+}
+
+comet_status memory_share_region(comet_model *m)
+{
+    slot_life life;
+    if (!m->coded || m->arena.below == 0)
+        return COMET_OK;
+    const uint64_t whole = m->arena.bytes + m->arena.below;
+    for (uint32_t k = 0; next_life(m, &k, &life);)
+        TRY(comet_store_set_ceiling(m->store, life.slot, whole - arena_height(&m->arena, life.first, life.last)));
+    return comet_store_lend(m->store, m->arena.memory, whole);
+}
+
+/* ---- the table ---- */
+
+static uint64_t reference_bytes(const comet_model *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        const bool relu_output = x->producer != NONE && m->ops[x->producer].relu;
+        if (x->saved || (relu_output && x->needs_gradient))
+            bytes += layout_bytes(x->layout);
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (o->norm_slot != COMET_NO_SLOT && !m->values[o->inputs[0]].saved)
+            bytes += layout_bytes(m->values[o->inputs[0]].layout);
+        if (o->workspace_slot != COMET_NO_SLOT)
+            bytes += layout_bytes(o->workspace_layout);
+    }
+    return bytes;
+}
+
+static uint64_t scratch_at_most(const comet_model *m)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
+                                        {o->scratch_weights, o->fresh_weight, NO_BUFFER},
+                                        {o->scratch_backward, o->weights_copy, NO_BUFFER}};
+        for (int p = 0; p < 3; p++) {
+            uint64_t bytes = 0;
+            for (int j = 0; j < 3; j++)
+                bytes += phases[p][j] == NO_BUFFER ? 0 : m->arena.buffers[phases[p][j]].bytes;
+            most = max_u64(most, bytes);
+        }
+    }
+    return most;
+}
+
+static uint64_t input_bytes(const comet_model *m)
+{
+    return layout_bytes(m->values[0].layout);
+}
+
+/* All slots are held at once between forward and backward. */
+static uint64_t saved_bytes(const comet_model *m)
+{
+    return coded_at(m, m->n_ops) + (m->values[0].saved ? input_bytes(m) : 0);
+}
+
+comet_status memory_plan(comet_model *m)
+{
+    const uint64_t learnt_bytes = m->n_learnt * sizeof(float);
+    const comet_optimiser *o = &m->params.optimiser;
+    const bool trains = !m->params.inference;
+    comet_memory *t = &m->memory;
+    const uint64_t region = region_bytes(m), input = input_bytes(m);
+    m->arena.below = region - m->arena.bytes;
+    *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
+    t->gradients = trains ? learnt_bytes : 0;
+    t->optimiser = !trains ? 0 : o->kind == COMET_OPTIMISER_ADAMW ? 2 * learnt_bytes : o->momentum > 0 ? learnt_bytes : 0;
+    t->saved_reference = trains ? reference_bytes(m) : 0;
+    t->saved = trains ? saved_bytes(m) : 0;
+    t->scratch = scratch_at_most(m);
+    const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
+    t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
+    t->total = t->weights + t->gradients + t->optimiser + region + input;
+    return COMET_OK;
+}
+
+/* Once a step has run, `saved` is what the store really held at its peak. */
+comet_memory comet_model_memory(const comet_model *m)
+{
+    comet_memory memory = m->memory;
+    comet_store_totals totals;
+    comet_store_totals_init(&totals);
+    if (!m->store || comet_store_totals_read(m->store, &totals) != COMET_OK || totals.peak == 0)
+        return memory;
+    memory.saved = totals.peak;
+    memory.total += totals.own_bytes;
+    return memory;
+}
