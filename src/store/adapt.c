@@ -46,7 +46,7 @@ typedef struct consumer_state {
     bool calibrated;        /* at least one measurement is in `calibration` */
     adapt_observation seen; /* the last; of the past only `gain` is used */
     double share;           /* best fit's factor */
-    double quotient;        /* variance / gain, smoothed; 0: none yet */
+    double noise;           /* variance of the gradient, smoothed; 0: none yet */
     double allowed;         /* summed variance; NaN: unknown */
     double calibration;
     double limit;    /* of eb; INFINITY: none */
@@ -261,23 +261,19 @@ static double smooth(double old, double new, bool have_old)
     return have_old ? sqrt(old) * sqrt(new) : new;
 }
 
-/* Gradient assessment: the summed variance that the error may add. Under NOISE the variance is taken in units of the gain, and
- * smoothed so: what a batch does to all of dY cancels, and one batch's chance counts half. */
+/* Gradient assessment: the summed variance that the error may add. One step's estimate of the gradient's own variance has the
+ * chance of one batch in it, so under NOISE it is smoothed; momentum is a mean already. */
 static void assess_gradient(const adapt *a, consumer_state *c)
 {
-    const adapt_observation *s = &c->seen;
     if (a->params.rule == ADAPT_SIGMA) {
-        const double sigma = a->params.share * s->mean_momentum;
+        const double sigma = a->params.share * c->seen.mean_momentum;
         c->allowed = (double)c->n_weights * sigma * sigma;
         return;
     }
-    const double quotient = s->gradient_noise / s->gain;
-    if (!(quotient > 0) || !isfinite(quotient)) {
-        c->allowed = a->params.share * c->share * s->gradient_noise;
-        return;
-    }
-    c->quotient = smooth(c->quotient, quotient, c->quotient > 0);
-    c->allowed = a->params.share * c->share * c->quotient * s->gain;
+    double noise = c->seen.gradient_noise;
+    if (noise > 0)
+        noise = c->noise = smooth(c->noise, noise, c->noise > 0);
+    c->allowed = a->params.share * c->share * noise;
 }
 
 static void calibrate(consumer_state *c)
@@ -400,7 +396,7 @@ void adapt_retreat(adapt *a, uint64_t step)
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
         c->pending = c->known = c->limits = c->at_limit = false;
-        c->quotient = 0;
+        c->noise = 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
@@ -527,7 +523,7 @@ void adapt_export(const adapt *a, double *x)
                                                 c->known,
                                                 c->limits,
                                                 c->calibrated,
-                                                c->quotient,
+                                                c->noise,
                                                 pack(c->allowed),
                                                 c->calibration,
                                                 pack(c->limit),
@@ -590,7 +586,7 @@ static void import_consumer(consumer_state *c, const double *x)
     c->known = x[2] != 0;
     c->limits = x[3] != 0;
     c->calibrated = x[4] != 0;
-    c->quotient = x[5];
+    c->noise = x[5];
     c->allowed = unpack(x[6], NAN);
     c->calibration = x[7];
     c->limit = unpack(x[8], INFINITY);
