@@ -8,7 +8,8 @@
  * passed on: relative energy gain * eb^2 of it.
  *
  * What is allowed: rule NOISE, a share of the variance of the layer's own mini-batch gradient; rule SIGMA, the paper's
- * sigma* = factor * mean|momentum| for each weight. All pass-on consumers together may add the same share of the passed energy.
+ * sigma* = factor * mean|momentum| for each weight. All pass-on consumers together may add the same share of the passed energy
+ * (under SIGMA: 1 %).
  *
  * The four phases: adapt_due says whether this step assesses; the caller then reports every consumer (collect); adapt_assess
  * makes targets (gradient assessment) and bounds (activation assessment); the caller compresses with adapt_eb until the next.
@@ -30,8 +31,8 @@ typedef struct adapt_params {
     adapt_rule rule;
     double share;    /* NOISE: of the variance, such as 0.01; SIGMA: the factor, 0.01 */
     uint32_t window; /* steps between assessments once settled: 1000 */
-    bool best_fit; /* NOISE: distribute the same total noise so that memory is least: relative noise in proportion to elements,
-                      within limits. False: every consumer the same share */
+    bool best_fit;   /* NOISE: distribute the same total noise so that memory is least: relative noise in proportion to the
+                        tensor's elements for each of its consumers, within [1/8, 4]. False: every consumer the same share */
 } adapt_params;
 
 typedef struct adapt adapt;
@@ -54,7 +55,7 @@ typedef struct adapt_observation {
     double gain;           /* see above; 0: the error does no harm there */
     double gradient_noise; /* parameter: sum over weights of the variance of the mini-batch gradient, see adapt_noise */
     double mean_momentum;  /* parameter: mean |momentum| over weights */
-    double measured;       /* parameter: summed squared error of the gradient, measured; NaN: not measured */
+    double measured;       /* parameter: summed squared error of the gradient, measured; NaN: not measured, or exactly stored */
     double eb;             /* that the tensor was stored with in this step; 0: exactly */
 } adapt_observation;
 
@@ -62,35 +63,40 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
 /* New bounds from what was observed since the last call; then the next assessment is planned: the window is halved (down to
  * 1/16) where any bound moved by more than 2x, doubled up to `window` where none did. Consumers not observed, or observed with
- * values that are not finite, keep what they had. */
+ * values that are negative or not finite, keep what they had. The bounds aim at 0.9 sigma*, so that sigma* stands when ||dY||
+ * grows a little until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
  * comes with the next step. */
 void adapt_retreat(adapt *a, uint64_t step);
 
-/* The bound of a tensor; 0 while it has none: before the first assessment, or after a retreat. */
+/* The bound of a tensor; 0 while it has none: before the first assessment, after a retreat, and until each of its consumers was
+ * observed. INFINITY where no consumer sets a limit (no consumers, or gains of 0): for the caller to cap. */
 double adapt_eb(const adapt *a, uint32_t tensor);
 
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {
     double sigma_target, sigma_predicted, sigma_measured;
-    double calibration; /* measured / predicted before correction, smoothed; 1 at first */
+    double calibration; /* sigma measured / predicted before correction, smoothed, in [1/4, 4]; 1 at first */
     double share;       /* of the rule's budget that best fit gives it; 1: all */
+    bool limits;        /* its limit is the tensor's bound; the others have less error than they could bear */
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
 uint32_t adapt_n_consumers(const adapt *a);
 uint32_t adapt_consumer_tensor(const adapt *a, uint32_t consumer);
 const char *adapt_consumer_name(const adapt *a, uint32_t consumer);
 bool adapt_is_parameter(const adapt *a, uint32_t consumer);
-/* Smallest and largest sigma_measured / sigma_target over parameter consumers that were measured; NaN if none. */
+/* sigma_measured / sigma_target in the last assessment; NaN if there is none. The largest is over all that were measured, the
+ * smallest over those among them whose limit was the bound that the tensor was stored with: others have less by right. */
 void adapt_sigma_ratios(const adapt *a, double *least, double *most);
 
 /* Summed variance of the mini-batch gradient from ||g - mean||^2, where `mean` is the mean gradient that momentum estimates
  * after n_steps earlier steps with factor beta (docs/theory.md); 0 where n_steps is 0. */
 double adapt_noise(double squared_distance, double beta, uint64_t n_steps);
 
-/* Everything that decides future bounds, as numbers: for checkpoints. */
+/* Everything that decides future bounds, as numbers, all finite: for checkpoints, between adapt_assess and the next
+ * adapt_observe. The parameters are not in them: a run may go on with others. */
 size_t adapt_n_numbers(const adapt *a);
 void adapt_export(const adapt *a, double *numbers);
 /* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */

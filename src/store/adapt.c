@@ -1,0 +1,661 @@
+/*
+ * The adaptive bound; see adapt.h for the contract and docs/theory.md for the derivation.
+ *
+ * The bound of a tensor is the least of its consumers' limits. A parameter consumer with allowed variance A, gain G and
+ * calibration c has the limit AIM * sqrt(A / G) / c; a pass-on consumer with allowed relative energy E has sqrt(E / G).
+ *
+ * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
+ * scale at weight 1/2 is sqrt(old * new).
+ */
+#include "store/adapt.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+
+/* Bounds aim at this part of sigma*: with ||dY|| 20 % larger at the next step it is still 1.08. */
+static const double AIM = 0.9;
+/* A prediction that is further off than this is a fault in the measurement. */
+static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 4;
+/* Measurements with less than this part of the allowed variance do not calibrate: the gradient's own rounding is in them. */
+static const double CALIBRATION_LEAST_VARIANCE = 1.0 / 64;
+/* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
+static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
+/* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
+static const double SIGMA_PASS_SHARE = 0.01;
+/* Whole numbers up to here are exact in a double. */
+static const double EXACT_WHOLE = 9007199254740992.0;
+
+enum { VERSION = 1, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
+
+typedef struct tensor_state {
+    const char *name;
+    uint64_t n_elements;
+    double eb;   /* in force */
+    double last; /* as of the last assessment, which a retreat does not forget; 0: none yet */
+} tensor_state;
+
+typedef struct consumer_state {
+    const char *name;
+    uint64_t n_weights; /* 0: pass-on */
+    uint32_t tensor;
+    bool pending;           /* `seen` waits for adapt_assess */
+    bool known;             /* observed since the start or the last retreat */
+    bool limits;            /* sets its tensor's bound */
+    bool calibrated;        /* at least one measurement is in `calibration` */
+    adapt_observation seen; /* the last; of the past only `gain` is used */
+    double share;           /* best fit's factor */
+    double noise;           /* variance of the gradient, smoothed; 0: none yet */
+    double allowed;         /* summed variance; NaN: unknown */
+    double calibration;
+    double limit;    /* of eb; INFINITY: none */
+    double measured; /* summed squared error in the last assessment; NaN: not measured */
+    bool at_limit;   /* that was with the bound which this consumer had set */
+} consumer_state;
+
+struct adapt {
+    adapt_params params;
+    tensor_state *tensors;
+    consumer_state *consumers;
+    uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
+    uint64_t next; /* step of the next assessment */
+    uint64_t gap;  /* steps to the one after */
+    bool starting; /* the gap doubles whatever the bounds do */
+    bool assessed; /* bounds are in force */
+};
+
+/* ---- create ---- */
+
+comet_status adapt_create(adapt **out, const adapt_params *params)
+{
+    if (!(params->share > 0) || !isfinite(params->share) || params->window == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the share %g must be above 0 and the window %u at least 1", params->share,
+                          params->window);
+    if (params->rule != ADAPT_NOISE && params->rule != ADAPT_SIGMA)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%d is no rule for the bound", (int)params->rule);
+    adapt *a = calloc(1, sizeof *a);
+    if (!a)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for the adaptive bound");
+    a->params = *params;
+    a->next = 1;
+    a->gap = 1;
+    a->starting = params->window > 1;
+    *out = a;
+    return COMET_OK;
+}
+
+void adapt_destroy(adapt *a)
+{
+    if (a) {
+        free(a->tensors);
+        free(a->consumers);
+    }
+    free(a);
+}
+
+/* Room for one more item of `bytes` bytes. */
+static comet_status grow(void **items, uint32_t n, uint32_t *capacity, size_t bytes)
+{
+    if (n < *capacity)
+        return COMET_OK;
+    const uint32_t more = *capacity ? 2 * *capacity : 64;
+    void *larger = realloc(*items, more * bytes);
+    if (!larger)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for %u entries of the adaptive bound", more);
+    *items = larger;
+    *capacity = more;
+    return COMET_OK;
+}
+
+comet_status adapt_add_tensor(adapt *a, const char *name, uint64_t n_elements, uint32_t *tensor)
+{
+    if (n_elements == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "tensor %s has no elements to bound", name);
+    void *items = a->tensors;
+    TRY(grow(&items, a->n_tensors, &a->tensor_capacity, sizeof *a->tensors));
+    a->tensors = items;
+    a->tensors[a->n_tensors] = (tensor_state){.name = name, .n_elements = n_elements};
+    *tensor = a->n_tensors++;
+    return COMET_OK;
+}
+
+static comet_status add_consumer(adapt *a, const consumer_state *c, uint32_t *consumer)
+{
+    if (c->tensor >= a->n_tensors)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s reads tensor %u of %u", c->name, c->tensor, a->n_tensors);
+    void *items = a->consumers;
+    TRY(grow(&items, a->n_consumers, &a->consumer_capacity, sizeof *a->consumers));
+    a->consumers = items;
+    a->consumers[a->n_consumers] = *c;
+    *consumer = a->n_consumers++;
+    return COMET_OK;
+}
+
+static consumer_state new_consumer(uint32_t tensor, const char *name, uint64_t n_weights)
+{
+    return (consumer_state){.name = name,
+                            .n_weights = n_weights,
+                            .tensor = tensor,
+                            .share = 1,
+                            .allowed = NAN,
+                            .calibration = 1,
+                            .limit = INFINITY,
+                            .measured = NAN};
+}
+
+comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer)
+{
+    if (n_weights == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "parameter %s has no weights", name);
+    const consumer_state c = new_consumer(tensor, name, n_weights);
+    return add_consumer(a, &c, consumer);
+}
+
+comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer)
+{
+    const consumer_state c = new_consumer(tensor, name, 0);
+    return add_consumer(a, &c, consumer);
+}
+
+/* ---- best fit ---- */
+
+static double clamp(double x, double least, double most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
+static uint32_t count_consumers(const adapt *a, bool parameter)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_consumers; i++)
+        n += (a->consumers[i].n_weights > 0) == parameter;
+    return n;
+}
+
+/* Elements of the tensor for each of its consumers of that kind: what best fit's shares are proportional to. */
+static double weight_of(const adapt *a, const consumer_state *c)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < a->n_consumers; i++)
+        n += a->consumers[i].tensor == c->tensor && (a->consumers[i].n_weights > 0) == (c->n_weights > 0);
+    return (double)a->tensors[c->tensor].n_elements / n;
+}
+
+/* Sum of the shares at multiplier `lambda`; c->share holds the weight. */
+static double sum_of_shares(const adapt *a, bool parameter, double lambda)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        const consumer_state *c = &a->consumers[i];
+        if ((c->n_weights > 0) == parameter)
+            sum += clamp(lambda * c->share, SHARE_MIN, SHARE_MAX);
+    }
+    return sum;
+}
+
+/* Shares clamp(lambda * weight) with mean 1. Their sum grows with lambda, from n/8 to 4n: bisection to the last bit. */
+static void fill_water(adapt *a, bool parameter)
+{
+    double least = INFINITY, most = 0;
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        consumer_state *c = &a->consumers[i];
+        if ((c->n_weights > 0) != parameter)
+            continue;
+        c->share = weight_of(a, c);
+        least = fmin(least, c->share);
+        most = fmax(most, c->share);
+    }
+    if (most == 0)
+        return;
+    const double n = count_consumers(a, parameter);
+    double low = SHARE_MIN / most, high = SHARE_MAX / least;
+    for (int i = 0; i < 200; i++) {
+        const double middle = 0.5 * (low + high);
+        *(sum_of_shares(a, parameter, middle) < n ? &low : &high) = middle;
+    }
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        consumer_state *c = &a->consumers[i];
+        if ((c->n_weights > 0) == parameter)
+            c->share = clamp(low * c->share, SHARE_MIN, SHARE_MAX);
+    }
+}
+
+static void share_out(adapt *a)
+{
+    if (a->params.rule == ADAPT_NOISE && a->params.best_fit) {
+        fill_water(a, true);
+        fill_water(a, false);
+    }
+}
+
+/* ---- collect ---- */
+
+bool adapt_due(const adapt *a, uint64_t step)
+{
+    return step >= a->next;
+}
+
+static bool usable(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
+{
+    if (consumer >= a->n_consumers)
+        return;
+    consumer_state *c = &a->consumers[consumer];
+    const double allowance = a->params.rule == ADAPT_NOISE ? seen->gradient_noise : seen->mean_momentum;
+    if (!usable(seen->gain) || (c->n_weights > 0 && !usable(allowance)))
+        return;
+    c->seen = *seen;
+    c->pending = true;
+}
+
+/* ---- assess ---- */
+
+/* The mean of old and new on a logarithmic scale; only the new where there is no old. Both above 0. */
+static double smooth(double old, double new, bool have_old)
+{
+    return have_old ? sqrt(old) * sqrt(new) : new;
+}
+
+/* Gradient assessment: the summed variance that the error may add. One step's estimate of the gradient's own variance has the
+ * chance of one batch in it, so under NOISE it is smoothed; momentum is a mean already. */
+static void assess_gradient(const adapt *a, consumer_state *c)
+{
+    if (a->params.rule == ADAPT_SIGMA) {
+        const double sigma = a->params.share * c->seen.mean_momentum;
+        c->allowed = (double)c->n_weights * sigma * sigma;
+        return;
+    }
+    double noise = c->seen.gradient_noise;
+    if (noise > 0)
+        noise = c->noise = smooth(c->noise, noise, c->noise > 0);
+    c->allowed = a->params.share * c->share * noise;
+}
+
+static void calibrate(consumer_state *c)
+{
+    const double predicted = c->seen.gain * c->seen.eb * c->seen.eb;
+    c->measured = c->seen.eb > 0 && usable(c->seen.measured) ? c->seen.measured : NAN;
+    if (!(c->measured > 0) || !isfinite(predicted) || !(predicted >= CALIBRATION_LEAST_VARIANCE * c->allowed) || predicted == 0)
+        return;
+    const double ratio = clamp(sqrt(c->measured / predicted), CALIBRATION_MIN, CALIBRATION_MAX);
+    c->calibration = clamp(smooth(c->calibration, ratio, c->calibrated), CALIBRATION_MIN, CALIBRATION_MAX);
+    c->calibrated = true;
+}
+
+static double parameter_limit(const consumer_state *c)
+{
+    if (c->seen.gain == 0)
+        return INFINITY;
+    return AIM * sqrt(c->allowed / c->seen.gain) / c->calibration;
+}
+
+static double pass_limit(const adapt *a, const consumer_state *c)
+{
+    if (c->seen.gain == 0)
+        return INFINITY;
+    const double share = a->params.rule == ADAPT_NOISE ? a->params.share : SIGMA_PASS_SHARE;
+    return sqrt(share * c->share / count_consumers(a, false) / c->seen.gain);
+}
+
+static void assess_consumer(const adapt *a, consumer_state *c)
+{
+    c->measured = NAN;
+    c->at_limit = false;
+    if (!c->pending)
+        return;
+    c->pending = false;
+    c->known = true;
+    if (c->n_weights == 0) {
+        c->limit = pass_limit(a, c);
+        return;
+    }
+    /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
+    c->at_limit = c->limits && c->seen.eb >= 0.99 * a->tensors[c->tensor].eb;
+    assess_gradient(a, c);
+    calibrate(c);
+    c->limit = parameter_limit(c);
+}
+
+/* Activation assessment: the least limit, of the first consumer among equals; 0 while any consumer's harm is unknown. */
+static double assess_tensor(adapt *a, uint32_t tensor)
+{
+    consumer_state *least = NULL;
+    double eb = INFINITY;
+    bool known = true;
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        consumer_state *c = &a->consumers[i];
+        if (c->tensor != tensor)
+            continue;
+        c->limits = false;
+        known = known && c->known;
+        if (c->limit < eb) {
+            eb = c->limit;
+            least = c;
+        }
+    }
+    if (!known)
+        return 0;
+    if (least)
+        least->limits = true;
+    return eb;
+}
+
+/* By more than 2x since the last assessment; a first bound has not moved. */
+static bool has_moved(const tensor_state *t)
+{
+    return t->last != 0 && t->eb != t->last && !(t->eb <= 2 * t->last && t->last <= 2 * t->eb);
+}
+
+static uint64_t least_gap(const adapt *a)
+{
+    return a->params.window >= 16 ? a->params.window / 16 : 1;
+}
+
+static void plan_next(adapt *a, uint64_t step, bool moved)
+{
+    const uint64_t window = a->params.window;
+    if (a->starting) {
+        a->next = step + a->gap;
+        a->gap = 2 * a->gap < window ? 2 * a->gap : window;
+        a->starting = a->gap < window;
+        return;
+    }
+    if (moved)
+        a->gap = a->gap / 2 > least_gap(a) ? a->gap / 2 : least_gap(a);
+    else
+        a->gap = 2 * a->gap < window ? 2 * a->gap : window;
+    a->next = step + a->gap;
+}
+
+void adapt_assess(adapt *a, uint64_t step)
+{
+    share_out(a);
+    for (uint32_t i = 0; i < a->n_consumers; i++)
+        assess_consumer(a, &a->consumers[i]);
+    bool moved = false;
+    for (uint32_t i = 0; i < a->n_tensors; i++) {
+        tensor_state *t = &a->tensors[i];
+        t->eb = assess_tensor(a, i);
+        moved = moved || has_moved(t);
+        t->last = t->eb;
+    }
+    a->assessed = true;
+    plan_next(a, step, moved);
+}
+
+void adapt_retreat(adapt *a, uint64_t step)
+{
+    for (uint32_t i = 0; i < a->n_tensors; i++)
+        a->tensors[i].eb = 0;
+    /* What was seen before belongs to another state of the net; calibration belongs to the layer. */
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        consumer_state *c = &a->consumers[i];
+        c->pending = c->known = c->limits = c->at_limit = false;
+        c->noise = 0;
+        c->limit = INFINITY;
+        c->allowed = c->measured = NAN;
+    }
+    a->assessed = false;
+    a->next = step + 1;
+    if (a->gap > least_gap(a))
+        a->gap = least_gap(a);
+}
+
+double adapt_eb(const adapt *a, uint32_t tensor)
+{
+    return tensor < a->n_tensors && a->assessed ? a->tensors[tensor].eb : 0;
+}
+
+/* ---- for the log ---- */
+
+adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
+{
+    adapt_state state = {NAN, NAN, NAN, NAN, NAN, false};
+    if (!adapt_is_parameter(a, consumer))
+        return state;
+    const consumer_state *c = &a->consumers[consumer];
+    const double n = (double)c->n_weights;
+    state.sigma_target = sqrt(c->allowed / n);
+    if (c->known)
+        state.sigma_predicted = adapt_eb(a, c->tensor) * c->calibration * sqrt(c->seen.gain / n);
+    state.sigma_measured = sqrt(c->measured / n);
+    state.calibration = c->calibration;
+    state.share = c->share;
+    state.limits = c->limits;
+    return state;
+}
+
+uint32_t adapt_n_consumers(const adapt *a)
+{
+    return a->n_consumers;
+}
+
+uint32_t adapt_consumer_tensor(const adapt *a, uint32_t consumer)
+{
+    return consumer < a->n_consumers ? a->consumers[consumer].tensor : ADAPT_NONE;
+}
+
+const char *adapt_consumer_name(const adapt *a, uint32_t consumer)
+{
+    return consumer < a->n_consumers ? a->consumers[consumer].name : "";
+}
+
+bool adapt_is_parameter(const adapt *a, uint32_t consumer)
+{
+    return consumer < a->n_consumers && a->consumers[consumer].n_weights > 0;
+}
+
+void adapt_sigma_ratios(const adapt *a, double *least, double *most)
+{
+    *least = *most = NAN;
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        const consumer_state *c = &a->consumers[i];
+        const double ratio = sqrt(c->measured / c->allowed);
+        if (!isfinite(ratio))
+            continue;
+        *most = fmax(*most, ratio);
+        if (c->at_limit)
+            *least = fmin(*least, ratio);
+    }
+}
+
+/* ---- the gradient's own noise ---- */
+
+/* By squaring: the same bits everywhere, which pow does not promise. */
+static double power(double x, uint64_t n)
+{
+    double result = 1;
+    for (; n; n >>= 1, x *= x)
+        if (n & 1)
+            result *= x;
+    return result;
+}
+
+double adapt_noise(double squared_distance, double beta, uint64_t n_steps)
+{
+    if (n_steps == 0)
+        return 0;
+    if (!(beta >= 0 && beta <= 1))
+        return NAN;
+    const double faded = power(beta, n_steps);
+    const double of_mean = faded < 1 ? (1 - beta) * (1 + faded) / ((1 + beta) * (1 - faded)) : 1 / (double)n_steps;
+    return squared_distance / (1 + of_mean);
+}
+
+/* ---- checkpoints: all numbers are finite, -1 stands for "infinite" or "unknown" ---- */
+
+static double pack(double x)
+{
+    return isfinite(x) ? x : -1;
+}
+
+static double unpack(double x, double otherwise)
+{
+    return x < 0 ? otherwise : x;
+}
+
+size_t adapt_n_numbers(const adapt *a)
+{
+    return N_HEAD + (size_t)N_PER_TENSOR * a->n_tensors + (size_t)N_PER_CONSUMER * a->n_consumers;
+}
+
+void adapt_export(const adapt *a, double *x)
+{
+    const double head[N_HEAD] = {VERSION,        a->n_tensors, a->n_consumers, (double)a->next,
+                                 (double)a->gap, a->starting,  a->assessed};
+    for (size_t i = 0; i < N_HEAD; i++)
+        *x++ = head[i];
+    for (uint32_t i = 0; i < a->n_tensors; i++) {
+        const tensor_state *t = &a->tensors[i];
+        *x++ = (double)t->n_elements;
+        *x++ = pack(t->eb);
+        *x++ = pack(t->last);
+    }
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        const consumer_state *c = &a->consumers[i];
+        const double numbers[N_PER_CONSUMER] = {(double)c->n_weights,
+                                                c->tensor,
+                                                c->known,
+                                                c->limits,
+                                                c->calibrated,
+                                                c->noise,
+                                                pack(c->allowed),
+                                                c->calibration,
+                                                pack(c->limit),
+                                                pack(c->measured),
+                                                c->known ? c->seen.gain : 0};
+        for (size_t k = 0; k < N_PER_CONSUMER; k++)
+            *x++ = numbers[k];
+    }
+}
+
+static bool is_flag(double x)
+{
+    return x == 0 || x == 1;
+}
+
+static bool is_whole(double x)
+{
+    return x >= 0 && x <= EXACT_WHOLE && x == floor(x);
+}
+
+static bool is_packed(double x)
+{
+    return usable(x) || x == -1;
+}
+
+static bool head_fits(const adapt *a, const double *x)
+{
+    return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) && x[4] >= 1 &&
+           is_flag(x[5]) && is_flag(x[6]);
+}
+
+static bool tensor_fits(const tensor_state *t, const double *x)
+{
+    return x[0] == (double)t->n_elements && is_packed(x[1]) && is_packed(x[2]);
+}
+
+static bool consumer_fits(const consumer_state *c, const double *x)
+{
+    return x[0] == (double)c->n_weights && x[1] == c->tensor && is_flag(x[2]) && is_flag(x[3]) && is_flag(x[4]) &&
+           usable(x[5]) && is_packed(x[6]) && x[7] >= CALIBRATION_MIN && x[7] <= CALIBRATION_MAX && is_packed(x[8]) &&
+           is_packed(x[9]) && usable(x[10]);
+}
+
+static bool numbers_fit(const adapt *a, const double *x, size_t n)
+{
+    if (n != adapt_n_numbers(a) || !head_fits(a, x))
+        return false;
+    x += N_HEAD;
+    bool fit = true;
+    for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR)
+        fit = fit && tensor_fits(&a->tensors[i], x);
+    for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
+        fit = fit && consumer_fits(&a->consumers[i], x);
+    return fit;
+}
+
+static void import_consumer(consumer_state *c, const double *x)
+{
+    c->pending = c->at_limit = false;
+    c->known = x[2] != 0;
+    c->limits = x[3] != 0;
+    c->calibrated = x[4] != 0;
+    c->noise = x[5];
+    c->allowed = unpack(x[6], NAN);
+    c->calibration = x[7];
+    c->limit = unpack(x[8], INFINITY);
+    c->measured = unpack(x[9], NAN);
+    c->seen = (adapt_observation){.gain = x[10]};
+}
+
+comet_status adapt_import(adapt *a, const double *x, size_t n)
+{
+    if (!numbers_fit(a, x, n))
+        return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of %u adaptive bounds with %u consumers", n,
+                          a->n_tensors, a->n_consumers);
+    a->next = (uint64_t)x[3];
+    /* A run may go on with another window. */
+    a->gap = x[4] < a->params.window ? (uint64_t)x[4] : a->params.window;
+    a->starting = x[5] != 0 && a->gap < a->params.window;
+    a->assessed = x[6] != 0;
+    x += N_HEAD;
+    for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR) {
+        a->tensors[i].eb = unpack(x[1], INFINITY);
+        a->tensors[i].last = unpack(x[2], INFINITY);
+    }
+    for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
+        import_consumer(&a->consumers[i], x);
+    share_out(a);
+    return COMET_OK;
+}
+
+/* ---- which level ---- */
+
+/* Bytes saved for each second that dense costs more; INFINITY where it costs none, 0 where it saves none. */
+static double saving_rate(const adapt_choice *c)
+{
+    const double saved = c->bytes[0] - c->bytes[1], cost = c->seconds[1] - c->seconds[0];
+    if (!(saved > 0) || !isfinite(saved) || !isfinite(cost))
+        return 0;
+    return cost > 0 ? saved / cost : INFINITY;
+}
+
+/* The best rate below that of `last`, or the same at a later index; n at the end. n: the first. */
+static size_t next_by_rate(const adapt_choice *choices, size_t n, size_t last)
+{
+    const double ceiling = last < n ? saving_rate(&choices[last]) : INFINITY;
+    size_t best = n;
+    double best_rate = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double rate = saving_rate(&choices[i]);
+        const bool left = last == n || rate < ceiling || (rate == ceiling && i > last);
+        if (left && rate > best_rate) {
+            best = i;
+            best_rate = rate;
+        }
+    }
+    return best;
+}
+
+double adapt_choose_levels(adapt_choice *choices, size_t n, double budget)
+{
+    double seconds = 0;
+    for (size_t i = 0; i < n; i++) {
+        choices[i].dense = false;
+        seconds += choices[i].seconds[0];
+    }
+    for (size_t i = next_by_rate(choices, n, n); i < n; i = next_by_rate(choices, n, i)) {
+        const double with = seconds + (choices[i].seconds[1] - choices[i].seconds[0]);
+        if (with <= budget || with <= seconds) {
+            choices[i].dense = true;
+            seconds = with;
+        }
+    }
+    return seconds;
+}

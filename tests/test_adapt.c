@@ -1,0 +1,876 @@
+/* The adaptive bound: each formula of docs/theory.md against simulation, the closed loop, the plan of assessments, checkpoints.
+ */
+#include "testing.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/random.h"
+#include "store/adapt.h"
+
+/* ---- helpers ---- */
+
+static comet_random random_of(uint64_t part)
+{
+    return comet_random_start(2022, COMET_STREAM_SYNTHETIC, part, 0);
+}
+
+static adapt *new_adapt(adapt_rule rule, double share, uint32_t window, bool best_fit)
+{
+    const adapt_params params = {.rule = rule, .share = share, .window = window, .best_fit = best_fit};
+    adapt *a;
+    assert_ok(adapt_create(&a, &params));
+    return a;
+}
+
+static uint32_t new_tensor(adapt *a, uint64_t n)
+{
+    uint32_t tensor;
+    assert_ok(adapt_add_tensor(a, "tensor", n, &tensor));
+    return tensor;
+}
+
+static uint32_t new_parameter(adapt *a, uint32_t tensor, uint64_t n_weights)
+{
+    uint32_t consumer;
+    assert_ok(adapt_add_parameter(a, tensor, "weights", n_weights, &consumer));
+    return consumer;
+}
+
+static uint32_t new_pass(adapt *a, uint32_t tensor)
+{
+    uint32_t consumer;
+    assert_ok(adapt_add_pass(a, tensor, "passed", &consumer));
+    return consumer;
+}
+
+static adapt_observation seen_of(double gain, double noise)
+{
+    return (adapt_observation){.gain = gain, .gradient_noise = noise, .mean_momentum = 1, .measured = NAN};
+}
+
+static void observe(adapt *a, uint32_t consumer, double gain, double noise)
+{
+    const adapt_observation seen = seen_of(gain, noise);
+    adapt_observe(a, consumer, &seen);
+}
+
+static bool within(double x, double least, double most)
+{
+    return x >= least && x <= most;
+}
+
+#define assert_within(x, least, most)                                                          \
+    do {                                                                                       \
+        const double x_ = (x);                                                                 \
+        if (!within(x_, least, most))                                                          \
+            fail_because("%s = %g, not in [%g, %g]", #x, x_, (double)(least), (double)(most)); \
+    } while (0)
+
+/* ---- gains against simulation ---- */
+
+typedef struct conv_case {
+    int n, c_in, c_out, groups, size, kernel, stride, pad;
+    double nonzero;
+} conv_case;
+
+static int conv_out(const conv_case *c)
+{
+    return (c->size + 2 * c->pad - c->kernel) / c->stride + 1;
+}
+
+/* Share of (tap, output position) pairs along one side that fall on the image rather than on padding. */
+static double valid_share(const conv_case *c)
+{
+    int n_valid = 0;
+    for (int o = 0; o < conv_out(c); o++)
+        for (int k = 0; k < c->kernel; k++) {
+            const int at = o * c->stride + k - c->pad;
+            n_valid += at >= 0 && at < c->size;
+        }
+    return (double)n_valid / (conv_out(c) * c->kernel);
+}
+
+/* One element of dW. */
+static double weight_gradient(const conv_case *c, const double *x, const double *dy, int o, int i, int ky, int kx)
+{
+    const int out = conv_out(c), c_group = c->c_in / c->groups, group = o / (c->c_out / c->groups);
+    double sum = 0;
+    for (int n = 0; n < c->n; n++)
+        for (int y = 0; y < out; y++)
+            for (int z = 0; z < out; z++) {
+                const int at_y = y * c->stride + ky - c->pad, at_x = z * c->stride + kx - c->pad;
+                if (at_y < 0 || at_y >= c->size || at_x < 0 || at_x >= c->size)
+                    continue;
+                const int channel = group * c_group + i;
+                sum += x[((n * c->c_in + channel) * c->size + at_y) * c->size + at_x] *
+                       dy[((n * c->c_out + o) * out + y) * out + z];
+            }
+    return sum;
+}
+
+/* Summed squares of dW; dW is linear in X, so that of the error is the error of dW. */
+static double weight_gradient_energy(const conv_case *c, const double *x, const double *dy)
+{
+    double energy = 0;
+    for (int o = 0; o < c->c_out; o++)
+        for (int i = 0; i < c->c_in / c->groups; i++)
+            for (int k = 0; k < c->kernel * c->kernel; k++) {
+                const double d = weight_gradient(c, x, dy, o, i, k / c->kernel, k % c->kernel);
+                energy += d * d;
+            }
+    return energy;
+}
+
+static double nearest_error(double x, double eb)
+{
+    return 2 * eb * nearbyint(x / (2 * eb)) - x;
+}
+
+/* As the codec with keep support: midpoints of (0, 2 eb], (2 eb, 4 eb], ... and their mirror images. */
+static double support_error(double x, double eb)
+{
+    return copysign((2 * ceil(fabs(x) / (2 * eb)) - 1) * eb, x) - x;
+}
+
+/* Error of half-normal values, zeros elsewhere; returns how many are not zero. */
+static size_t fill_errors(comet_random *r, double *e, size_t n, double nonzero, double eb)
+{
+    size_t n_nonzero = 0;
+    for (size_t i = 0; i < n; i++) {
+        const bool zero = comet_random_uniform(r) >= nonzero;
+        n_nonzero += !zero;
+        e[i] = zero ? 0 : support_error(fabs(comet_random_normal(r)), eb);
+    }
+    return n_nonzero;
+}
+
+static double fill_normal(comet_random *r, double *x, size_t n)
+{
+    double energy = 0;
+    for (size_t i = 0; i < n; i++) {
+        x[i] = comet_random_normal(r);
+        energy += x[i] * x[i];
+    }
+    return energy;
+}
+
+/* Mean of true / predicted summed variance of dW over draws. */
+static double conv_ratio(const conv_case *c, uint64_t part, double eb)
+{
+    enum { DRAWS = 50 };
+    const size_t n_x = (size_t)(c->n * c->c_in * c->size * c->size), out = (size_t)conv_out(c);
+    const size_t n_dy = (size_t)(c->n * c->c_out) * out * out;
+    double *e = need_malloc(n_x * sizeof *e), *dy = need_malloc(n_dy * sizeof *dy), ratio = 0;
+    comet_random r = random_of(part);
+    for (int draw = 0; draw < DRAWS; draw++) {
+        const double share = (double)fill_errors(&r, e, n_x, c->nonzero, eb) / (double)n_x;
+        const double energy = fill_normal(&r, dy, n_dy);
+        const double gain = c->c_in / c->groups * c->kernel * c->kernel * share / 3 * energy;
+        ratio += weight_gradient_energy(c, e, dy) / (gain * eb * eb) / DRAWS;
+    }
+    free(e);
+    free(dy);
+    return ratio;
+}
+
+static void test_convolution_gain(void **state)
+{
+    static const conv_case cases[] = {
+        {4, 6, 8, 1, 12, 3, 1, 0, 0.5},  {4, 6, 8, 1, 12, 3, 1, 1, 0.3},   {4, 6, 8, 2, 12, 3, 1, 1, 0.7},
+        {4, 6, 8, 1, 13, 3, 2, 1, 0.5},  {8, 8, 8, 8, 10, 3, 1, 1, 1.0},   {4, 6, 8, 1, 12, 5, 1, 2, 0.5},
+        {4, 12, 8, 1, 12, 1, 1, 0, 0.4}, {64, 40, 10, 1, 1, 1, 1, 0, 0.5}, /* the last is a linear layer */
+    };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const double valid = valid_share(&cases[i]) * valid_share(&cases[i]);
+        const double ratio = conv_ratio(&cases[i], i, 0.15);
+        print_message("conv %zu: variance / predicted %.3f, inside the image %.3f\n", i, ratio, valid);
+        assert_within(ratio / valid, 0.9, 1.1);
+        assert_true(ratio < 1.1);
+    }
+}
+
+/* One channel of batch norm: m elements of dy and xhat with correlation rho, stored as gamma * xhat + beta. */
+typedef struct norm_channel {
+    int m;
+    double gamma, beta, rho;
+} norm_channel;
+
+/* Error energies of dgamma and of dx (in units of gamma / sd), and what is predicted for an error of bound 1. */
+typedef struct norm_energies {
+    double scale, scale_gain, passed, passed_gain;
+} norm_energies;
+
+static void fill_channel(comet_random *r, const norm_channel *c, double *xhat, double *dy)
+{
+    double sum = 0, squares = 0;
+    for (int i = 0; i < c->m; i++) {
+        xhat[i] = comet_random_normal(r);
+        sum += xhat[i];
+        squares += xhat[i] * xhat[i];
+    }
+    const double mean = sum / c->m, sd = sqrt(squares / c->m - mean * mean);
+    for (int i = 0; i < c->m; i++) {
+        xhat[i] = (xhat[i] - mean) / sd;
+        dy[i] = c->rho * xhat[i] + sqrt(1 - c->rho * c->rho) * comet_random_normal(r);
+    }
+}
+
+/* mean(dy * x). */
+static double mean_product(const double *dy, const double *x, int m)
+{
+    double sum = 0;
+    for (int i = 0; i < m; i++)
+        sum += dy[i] * x[i];
+    return sum / m;
+}
+
+static norm_energies norm_draw(comet_random *r, const norm_channel *c, double eb, double *xhat, double *dy, double *stored)
+{
+    fill_channel(r, c, xhat, dy);
+    for (int i = 0; i < c->m; i++)
+        stored[i] = xhat[i] + support_error(c->gamma * xhat[i] + c->beta, eb) / c->gamma;
+    const double s = mean_product(dy, xhat, c->m), with_error = mean_product(dy, stored, c->m);
+    const double mean_square = mean_product(dy, dy, c->m), scale = c->m * (with_error - s);
+    norm_energies e = {.scale = scale * scale,
+                       .scale_gain = c->m * mean_square / (3 * c->gamma * c->gamma),
+                       .passed_gain = (c->m * s * s + mean_square) / (3 * c->gamma * c->gamma)};
+    for (int i = 0; i < c->m; i++) {
+        const double d = stored[i] * with_error - xhat[i] * s;
+        e.passed += d * d;
+    }
+    return e;
+}
+
+/* Batch norm whose stored output before relu has an error: d gamma and dx are off by what docs/theory.md says. */
+static void test_batch_norm_gains(void **state)
+{
+    enum { M = 512, DRAWS = 1500 };
+    static const norm_channel channels[] = {{M, 1, 0.3, 0}, {M, 0.5, -0.2, 0.1}, {M, 2, 0, 0.5}, {M, -0.8, 1, 0.2}};
+    double *room = need_malloc(3 * M * sizeof *room);
+    for (size_t k = 0; k < COUNT_OF(channels); k++) {
+        comet_random r = random_of(100 + k);
+        const double eb = 0.3 * fabs(channels[k].gamma);
+        norm_energies sum = {0};
+        for (int draw = 0; draw < DRAWS; draw++) {
+            const norm_energies e = norm_draw(&r, &channels[k], eb, room, room + M, room + 2 * M);
+            sum.scale += e.scale;
+            sum.scale_gain += e.scale_gain * eb * eb;
+            sum.passed += e.passed;
+            sum.passed_gain += e.passed_gain * eb * eb;
+        }
+        print_message("batch norm %zu: scale / predicted %.3f, passed on / predicted %.3f\n", k, sum.scale / sum.scale_gain,
+                      sum.passed / sum.passed_gain);
+        assert_within(sum.scale / sum.scale_gain, 0.88, 1.12);
+        assert_within(sum.passed / sum.passed_gain, 0.9, 1.1);
+    }
+    free(room);
+}
+
+static double silu_slope(double x)
+{
+    const double s = 1 / (1 + exp(-x));
+    return s + x * s * (1 - s);
+}
+
+/* Relative energy 0.126 eb^2 for x ~ N(0, 1), and eb^2 / (3 mean x^2) for a factor of a product. */
+static void test_elementwise_gains(void **state)
+{
+    enum { N = 200000 };
+    const double eb = 0.1;
+    comet_random r = random_of(200);
+    double silu_error = 0, silu_energy = 0, product_error = 0, product_energy = 0;
+    for (int i = 0; i < N; i++) {
+        const double x = comet_random_normal(&r), dy = comet_random_normal(&r), e = nearest_error(x, eb);
+        const double slope = silu_slope(x), off = silu_slope(x + e) - slope;
+        silu_error += dy * dy * off * off;
+        silu_energy += dy * dy * slope * slope;
+        product_error += dy * dy * e * e;
+        product_energy += dy * dy * x * x;
+    }
+    assert_near(silu_error / silu_energy, 0.1263 * eb * eb, 0.03 * 0.1263 * eb * eb);
+    assert_near(product_error / product_energy, eb * eb / 3, 0.03 * eb * eb / 3);
+}
+
+/* ---- the gradient's own noise ---- */
+
+/* Mean of adapt_noise's estimates, in units of the truth, after n_steps of momentum. */
+static double noise_estimate(double beta, uint64_t n_steps)
+{
+    enum { DIMS = 400, RUNS = 30 };
+    comet_random r = random_of(300 + n_steps + (uint64_t)(1000 * beta));
+    double estimates = 0;
+    for (int run = 0; run < RUNS; run++) {
+        double distance = 0;
+        for (int d = 0; d < DIMS; d++) {
+            const double mean = 0.1 * d, spread = 1 + d % 3;
+            double momentum = 0, sum = 0, weight = 1;
+            for (uint64_t k = 0; k < n_steps; k++, weight *= beta) {
+                momentum = beta * momentum + mean + spread * comet_random_normal(&r);
+                sum += weight;
+            }
+            const double off = mean + spread * comet_random_normal(&r) - momentum / sum;
+            distance += off * off / (spread * spread);
+        }
+        estimates += adapt_noise(distance, beta, n_steps) / DIMS / RUNS;
+    }
+    return estimates;
+}
+
+static void test_noise(void **state)
+{
+    static const double betas[] = {0, 0.5, 0.9, 0.99, 1};
+    static const uint64_t steps[] = {1, 2, 5, 60};
+    for (size_t i = 0; i < COUNT_OF(betas); i++)
+        for (size_t k = 0; k < COUNT_OF(steps); k++)
+            assert_within(noise_estimate(betas[i], steps[k]), 0.96, 1.04);
+}
+
+static void test_noise_limits(void **state)
+{
+    assert_true(adapt_noise(5, 0.9, 0) == 0);
+    assert_near(adapt_noise(2, 0.9, 1), 1, 1e-15);
+    assert_near(adapt_noise(1, 0.9, UINT64_MAX), 1 / (1 + 0.1 / 1.9), 1e-15);
+    assert_near(adapt_noise(1, 1, 4), 0.8, 1e-15);
+    assert_near(adapt_noise(1, 1 - 1e-15, 4), 0.8, 1e-2);
+    assert_true(isnan(adapt_noise(1, -0.1, 3)) && isnan(adapt_noise(1, 1.1, 3)) && isnan(adapt_noise(1, NAN, 3)));
+}
+
+/* ---- bounds ---- */
+
+static void test_noise_rule(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 1000), first = new_parameter(a, tensor, 50), second = new_parameter(a, tensor, 10);
+    assert_true(adapt_eb(a, tensor) == 0);
+    observe(a, first, 4, 100);
+    observe(a, second, 9, 100);
+    assert_true(adapt_eb(a, tensor) == 0);
+    adapt_assess(a, 1);
+    assert_near(adapt_eb(a, tensor), 0.9 * sqrt(0.01 * 100 / 9), 1e-15);
+    const adapt_state s = adapt_consumer_state(a, second);
+    assert_near(s.sigma_target, sqrt(0.01 * 100 / 10), 1e-15);
+    assert_near(s.sigma_predicted, 0.9 * s.sigma_target, 1e-15);
+    assert_true(isnan(s.sigma_measured) && s.calibration == 1 && s.share == 1 && s.limits);
+    assert_false(adapt_consumer_state(a, first).limits);
+    assert_true(adapt_n_consumers(a) == 2 && adapt_consumer_tensor(a, second) == tensor && adapt_is_parameter(a, second));
+    assert_string_equal(adapt_consumer_name(a, second), "weights");
+    adapt_destroy(a);
+}
+
+/* The estimate of one step counts half, on a logarithmic scale. */
+static void test_noise_is_smoothed(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 1000), consumer = new_parameter(a, tensor, 50);
+    observe(a, consumer, 1, 100);
+    adapt_assess(a, 1);
+    observe(a, consumer, 1, 400);
+    adapt_assess(a, 2);
+    assert_near(adapt_eb(a, tensor), 0.9 * sqrt(0.01 * 200), 1e-14);
+    adapt_destroy(a);
+}
+
+static void test_sigma_rule(void **state)
+{
+    adapt *a = new_adapt(ADAPT_SIGMA, 0.02, 1000, true);
+    const uint32_t tensor = new_tensor(a, 1000), consumer = new_parameter(a, tensor, 50);
+    const uint32_t other = new_tensor(a, 10), pass = new_pass(a, other);
+    const adapt_observation seen = {.gain = 5, .gradient_noise = NAN, .mean_momentum = 0.3, .measured = NAN};
+    adapt_observe(a, consumer, &seen);
+    observe(a, pass, 4, NAN);
+    adapt_assess(a, 1);
+    assert_near(adapt_eb(a, tensor), 0.9 * sqrt(50 * 0.006 * 0.006 / 5), 1e-15);
+    assert_near(adapt_consumer_state(a, consumer).sigma_target, 0.006, 1e-15);
+    assert_near(adapt_eb(a, other), sqrt(0.01 / 4), 1e-15);
+    assert_true(isnan(adapt_consumer_state(a, pass).sigma_target));
+    adapt_destroy(a);
+}
+
+/* All pass-on consumers together may add the share. */
+static void test_pass_on(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.04, 1000, false);
+    uint32_t tensors[4], consumers[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        tensors[i] = new_tensor(a, 1000);
+        consumers[i] = new_pass(a, tensors[i]);
+        observe(a, consumers[i], i + 1, NAN);
+    }
+    const uint32_t strict = new_parameter(a, tensors[3], 5);
+    observe(a, strict, 1, 1e-6);
+    adapt_assess(a, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_near(adapt_eb(a, tensors[i]), sqrt(0.01 / (i + 1)), 1e-15);
+    assert_near(adapt_eb(a, tensors[3]), 0.9 * sqrt(0.04 * 1e-6), 1e-15);
+    adapt_destroy(a);
+}
+
+static void test_no_limit(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t alone = new_tensor(a, 10), tensor = new_tensor(a, 10), silent = new_tensor(a, 10);
+    const uint32_t harmless = new_parameter(a, tensor, 5), without = new_parameter(a, silent, 5);
+    assert_true(adapt_eb(a, alone) == 0 && adapt_eb(a, ADAPT_NONE) == 0);
+    observe(a, harmless, 0, 1);
+    observe(a, without, 1, 0);
+    adapt_assess(a, 1);
+    assert_true(isinf(adapt_eb(a, alone)) && isinf(adapt_eb(a, tensor)));
+    assert_true(adapt_eb(a, silent) == 0);
+    adapt_destroy(a);
+}
+
+/* A tensor with a consumer whose harm nobody has seen has no bound; bad observations change nothing. */
+static void test_unobserved(void **state)
+{
+    static const double bad[] = {NAN, INFINITY, -1};
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), one = new_parameter(a, tensor, 5), two = new_pass(a, tensor);
+    observe(a, one, 1, 1);
+    adapt_assess(a, 1);
+    assert_true(adapt_eb(a, tensor) == 0);
+    observe(a, two, 1, NAN);
+    adapt_assess(a, 2);
+    const double eb = adapt_eb(a, tensor);
+    assert_near(eb, 0.09, 1e-15);
+    for (size_t i = 0; i < COUNT_OF(bad); i++) {
+        observe(a, one, bad[i], 1);
+        observe(a, two, bad[i], NAN);
+        adapt_assess(a, 4 + 4 * i);
+        assert_true(adapt_eb(a, tensor) == eb);
+        observe(a, one, 1, bad[i]);
+        observe(a, ADAPT_NONE, 1, 1);
+        adapt_assess(a, 6 + 4 * i);
+        assert_true(adapt_eb(a, tensor) == eb);
+    }
+    adapt_destroy(a);
+}
+
+static void test_bad_arguments(void **state)
+{
+    static const adapt_params bad[] = {{ADAPT_NOISE, 0, 10, false},
+                                       {ADAPT_NOISE, NAN, 10, false},
+                                       {ADAPT_NOISE, INFINITY, 10, false},
+                                       {ADAPT_SIGMA, 0.01, 0, false},
+                                       {(adapt_rule)7, 0.01, 10, false}};
+    adapt *a = NULL;
+    for (size_t i = 0; i < COUNT_OF(bad); i++)
+        assert_status(adapt_create(&a, &bad[i]), COMET_ERROR_ARGUMENT);
+    assert_null(a);
+    adapt_destroy(NULL);
+    a = new_adapt(ADAPT_NOISE, 0.01, 10, false);
+    uint32_t id = 77;
+    assert_status(adapt_add_tensor(a, "empty", 0, &id), COMET_ERROR_ARGUMENT);
+    assert_status(adapt_add_pass(a, 0, "astray", &id), COMET_ERROR_ARGUMENT);
+    const uint32_t tensor = new_tensor(a, 1);
+    assert_status(adapt_add_parameter(a, tensor, "empty", 0, &id), COMET_ERROR_ARGUMENT);
+    assert_int_equal(id, 77);
+    adapt_destroy(a);
+}
+
+/* ---- best fit ---- */
+
+/* Bits an element more than with equal shares, summed over elements: sum of n * -log2(eb) against the uniform split. */
+static double bits_against_uniform(const uint64_t *sizes, const uint32_t *n_readers, size_t n, double *mean_share)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, true);
+    double bits = 0;
+    *mean_share = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t tensor = new_tensor(a, sizes[i]);
+        for (uint32_t k = 0; k < n_readers[i]; k++)
+            observe(a, new_parameter(a, tensor, 10), 1, 1);
+    }
+    adapt_assess(a, 1);
+    for (uint32_t i = 0; i < n; i++)
+        bits -= (double)sizes[i] * log2(adapt_eb(a, i) / (0.9 * sqrt(0.01)));
+    for (uint32_t i = 0; i < adapt_n_consumers(a); i++) {
+        const double share = adapt_consumer_state(a, i).share;
+        assert_within(share, 0.125, 4);
+        *mean_share += share / adapt_n_consumers(a);
+    }
+    adapt_destroy(a);
+    return bits;
+}
+
+static void test_best_fit(void **state)
+{
+    static const uint64_t sizes[] = {800000, 400000, 400000, 200000, 100000, 50000, 1000, 10};
+    static const uint32_t one[] = {1, 1, 1, 1, 1, 1, 1, 1}, several[] = {1, 2, 3, 1, 2, 1, 2, 1};
+    static const uint64_t equal[] = {5, 5, 5};
+    double mean;
+    const double bits = bits_against_uniform(sizes, one, COUNT_OF(sizes), &mean);
+    print_message("best fit: %.3f bits an element less than with equal shares\n", -bits / 1951010);
+    assert_true(bits < -0.2 * 1951010);
+    assert_near(mean, 1, 1e-12);
+    assert_true(bits_against_uniform(sizes, several, COUNT_OF(sizes), &mean) < 0);
+    assert_near(mean, 1, 1e-12);
+    assert_near(bits_against_uniform(equal, one, COUNT_OF(equal), &mean), 0, 1e-12);
+    assert_near(mean, 1, 1e-12);
+}
+
+/* Shares of tensors inside the limits are in proportion to their elements for each consumer; pass-on ones among themselves. */
+static void test_best_fit_shares(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, true);
+    const uint32_t large = new_tensor(a, 3000), small = new_tensor(a, 1000), passed = new_tensor(a, 600);
+    const uint32_t on_large = new_parameter(a, large, 1), on_small = new_parameter(a, small, 1);
+    const uint32_t pass = new_pass(a, passed), more = new_pass(a, small);
+    observe(a, on_large, 1, 1);
+    observe(a, on_small, 1, 1);
+    observe(a, pass, 1, NAN);
+    observe(a, more, 1e-9, NAN);
+    adapt_assess(a, 1);
+    assert_near(adapt_consumer_state(a, on_large).share, 1.5, 1e-12);
+    assert_near(adapt_consumer_state(a, on_small).share, 0.5, 1e-12);
+    assert_near(adapt_eb(a, large), 0.9 * sqrt(0.015), 1e-12);
+    assert_near(adapt_eb(a, small), 0.9 * sqrt(0.005), 1e-12);
+    assert_near(adapt_eb(a, passed), sqrt(0.01 * 0.75 / 2), 1e-12);
+    adapt_destroy(a);
+}
+
+/* ---- the closed loop ---- */
+
+typedef enum drift { DRIFT_ALONE, DRIFT_TOGETHER, DRIFT_UP, DRIFT_DOWN } drift;
+
+/* A layer whose true sigma is `off` times the predicted one, and whose ||dY|| changes by up to 20 % from one assessment to the
+ * next: alone, or together with the gradient's own noise, at random or always in one direction. */
+typedef struct loop {
+    comet_random random;
+    drift drift;
+    double off, size, noise; /* of sigma; of ||dY||; the true variance of the gradient */
+} loop;
+
+static void loop_drift(loop *l)
+{
+    const double u = 2 * comet_random_uniform(&l->random) - 1;
+    switch (l->drift) {
+    case DRIFT_ALONE: l->size = 1 + 0.1 * u; break;
+    case DRIFT_TOGETHER: l->size *= 1 + 0.2 * u; break;
+    case DRIFT_UP: l->size *= 1.2; break;
+    case DRIFT_DOWN: l->size /= 1.2; break;
+    }
+    l->noise = l->drift == DRIFT_ALONE ? 50 : 50 * l->size * l->size;
+}
+
+/* What a step shows: the gradient's noise known to 10 %, the error of a gradient of some thousand weights to 2 %. */
+static adapt_observation loop_step(loop *l, double eb)
+{
+    loop_drift(l);
+    const double gain = 7 * l->size * l->size, sigma = l->off * (1 + 0.02 * comet_random_normal(&l->random));
+    return (adapt_observation){.gain = gain,
+                               .gradient_noise = l->noise * (1 + 0.1 * comet_random_normal(&l->random)),
+                               .mean_momentum = 1,
+                               .measured = eb > 0 ? sigma * sigma * gain * eb * eb : NAN,
+                               .eb = eb};
+}
+
+typedef struct extremes {
+    double least, most;
+} extremes;
+
+static void note(extremes *e, double x)
+{
+    e->least = fmin(e->least, x);
+    e->most = fmax(e->most, x);
+}
+
+/* sigma / sigma* as it reports, and against the target that the true noise would give. */
+static void run_loop(adapt_rule rule, loop l, extremes *reported, extremes *truth)
+{
+    adapt *a = new_adapt(rule, 0.01, 1, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
+    for (uint64_t step = 1; step < 40; step++) {
+        const adapt_observation seen = loop_step(&l, adapt_eb(a, tensor));
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, step);
+        double least, most;
+        adapt_sigma_ratios(a, &least, &most);
+        if (step < 3) /* no bound yet, then one that nobody has measured */
+            continue;
+        assert_true(least == most);
+        note(reported, most);
+        note(truth, sqrt(seen.measured / (rule == ADAPT_NOISE ? 0.01 * l.noise : 100 * 0.01 * 0.01)));
+    }
+    adapt_destroy(a);
+}
+
+static void test_closed_loop(void **state)
+{
+    static const double offs[] = {1.0 / 3, 0.6, 1, 1.7, 3};
+    extremes reported = {INFINITY, 0}, truth = {INFINITY, 0};
+    for (size_t i = 0; i < COUNT_OF(offs); i++)
+        for (uint64_t seed = 0; seed < 20; seed++)
+            for (int k = DRIFT_ALONE; k <= DRIFT_DOWN; k++) {
+                const loop l = {.random = random_of(1000 + seed), .drift = (drift)k, .off = offs[i], .size = 1};
+                run_loop(ADAPT_NOISE, l, &reported, &truth);
+                if (k == DRIFT_ALONE)
+                    run_loop(ADAPT_SIGMA, l, &reported, &truth);
+            }
+    print_message("closed loop: sigma / sigma* from %.3f to %.3f reported, from %.3f to %.3f in truth\n", reported.least,
+                  reported.most, truth.least, truth.most);
+    assert_true(reported.least >= 0.5 && reported.most <= 1.2);
+    assert_true(truth.least >= 0.5 && truth.most <= 1.2);
+}
+
+/* Steady, with a prediction three times too low: on target at once after the first measurement. */
+static void test_calibration(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
+    adapt_observation seen = seen_of(2, 50);
+    for (uint64_t step = 1; step <= 3; step++) {
+        seen.eb = adapt_eb(a, tensor);
+        seen.measured = 9 * 2 * seen.eb * seen.eb;
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, step);
+    }
+    const adapt_state s = adapt_consumer_state(a, consumer);
+    assert_near(s.calibration, 3, 1e-12);
+    assert_near(s.sigma_measured / s.sigma_target, 0.9, 1e-12);
+    assert_near(s.sigma_predicted, s.sigma_measured, 1e-12);
+    assert_near(adapt_eb(a, tensor), 0.9 * sqrt(0.01 * 50 / 2) / 3, 1e-12);
+    adapt_destroy(a);
+}
+
+/* Measurements that do not count: absurd ones are cut off, those far below the bound ignored. */
+static void test_calibration_limits(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
+    adapt_observation seen = seen_of(2, 50);
+    seen.eb = 1e-6;
+    seen.measured = 1;
+    adapt_observe(a, consumer, &seen);
+    adapt_assess(a, 1);
+    assert_true(adapt_consumer_state(a, consumer).calibration == 1);
+    double least, most;
+    adapt_sigma_ratios(a, &least, &most);
+    assert_true(isnan(least) && !isnan(most));
+    seen.eb = adapt_eb(a, tensor);
+    seen.measured = 1e9;
+    adapt_observe(a, consumer, &seen);
+    adapt_assess(a, 2);
+    assert_true(adapt_consumer_state(a, consumer).calibration == 4);
+    adapt_assess(a, 4);
+    adapt_sigma_ratios(a, &least, &most);
+    assert_true(isnan(least) && isnan(most));
+    adapt_destroy(a);
+}
+
+/* ---- when ---- */
+
+/* Assesses at the next due step after `from` with noise that moves the bound by `factor`. */
+static uint64_t next_assessment(adapt *a, uint32_t consumer, uint64_t from, double factor, double *noise)
+{
+    uint64_t step = from + 1;
+    while (!adapt_due(a, step))
+        step++;
+    *noise *= factor * factor * factor * factor; /* half of it counts, and the bound is its root */
+    observe(a, consumer, 1, *noise);
+    adapt_assess(a, step);
+    return step;
+}
+
+static void test_windows(void **state)
+{
+    static const struct {
+        double factor;
+        uint64_t step;
+    } plan[] = {{1, 1},   {2.5, 2}, {1, 4},   {0.3, 8}, {1, 16},  {1, 32},  {1, 64},    {1, 128},   {1, 228},
+                {3, 328}, {1, 378}, {1, 478}, {3, 578}, {3, 628}, {3, 653}, {0.2, 665}, {0.2, 671}, {1, 677}};
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 100, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    double noise = 1;
+    uint64_t step = 0;
+    assert_false(adapt_due(a, 0));
+    for (size_t i = 0; i < COUNT_OF(plan); i++) {
+        step = next_assessment(a, consumer, step, plan[i].factor, &noise);
+        assert_int_equal(step, plan[i].step);
+        /* Let the smoothing settle so that the next factor is the bound's. */
+        noise = adapt_eb(a, tensor) * adapt_eb(a, tensor) / (0.81 * 0.01);
+    }
+    adapt_destroy(a);
+}
+
+static void test_window_of_one(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1, false);
+    for (uint64_t step = 1; step < 10; step++) {
+        assert_true(adapt_due(a, step));
+        adapt_assess(a, step);
+        assert_false(adapt_due(a, step));
+    }
+    adapt_destroy(a);
+}
+
+static void test_retreat(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 32, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5), pass = new_pass(a, tensor);
+    double noise = 1;
+    observe(a, pass, 1e-9, NAN);
+    uint64_t step = 0;
+    while (step < 200)
+        step = next_assessment(a, consumer, step, 1, &noise);
+    assert_true(adapt_eb(a, tensor) > 0 && !adapt_due(a, step + 31));
+    adapt_retreat(a, step + 3);
+    assert_true(adapt_eb(a, tensor) == 0 && !adapt_due(a, step + 3) && adapt_due(a, step + 4));
+    observe(a, consumer, 1, 400);
+    adapt_assess(a, step + 4);
+    assert_true(adapt_eb(a, tensor) == 0); /* what the other consumer saw is of the past */
+    assert_true(adapt_due(a, step + 6) && !adapt_due(a, step + 5));
+    observe(a, pass, 1e-9, NAN);
+    adapt_assess(a, step + 6);
+    assert_near(adapt_eb(a, tensor), 0.9 * sqrt(0.01 * 400), 1e-12);
+    adapt_destroy(a);
+}
+
+/* ---- checkpoints ---- */
+
+enum { N_TWIN = 4 };
+
+/* Three tensors with one parameter each, and one that is passed on and that nobody limits otherwise. */
+static adapt *new_twin(void)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 64, true);
+    for (uint32_t i = 0; i < N_TWIN - 1; i++)
+        new_parameter(a, new_tensor(a, 100 << i), 10 + i);
+    new_pass(a, new_tensor(a, 50));
+    new_tensor(a, 7);
+    return a;
+}
+
+static void drive(adapt *a, uint64_t from, uint64_t to)
+{
+    for (uint64_t step = from; step < to; step++) {
+        if (!adapt_due(a, step))
+            continue;
+        comet_random r = random_of(5000 + step);
+        for (uint32_t i = 0; i < N_TWIN; i++) {
+            adapt_observation seen = seen_of(exp(comet_random_normal(&r)), exp(comet_random_normal(&r)));
+            seen.eb = adapt_eb(a, adapt_consumer_tensor(a, i));
+            seen.measured = comet_random_uniform(&r) < 0.3 ? NAN : 2 * seen.gain * seen.eb * seen.eb;
+            adapt_observe(a, i, &seen);
+        }
+        adapt_assess(a, step);
+    }
+}
+
+static void assert_same(const adapt *a, const adapt *b)
+{
+    const size_t n = adapt_n_numbers(a);
+    assert_int_equal(n, adapt_n_numbers(b));
+    double *one = need_malloc(2 * n * sizeof *one), *two = one + n;
+    adapt_export(a, one);
+    adapt_export(b, two);
+    assert_memory_equal(one, two, n * sizeof *one);
+    for (size_t i = 0; i < n; i++)
+        assert_true(isfinite(one[i]));
+    for (uint32_t i = 0; i <= N_TWIN; i++)
+        assert_true(adapt_eb(a, i) == adapt_eb(b, i));
+    free(one);
+}
+
+/* A run that goes on from exported numbers at any time gives the same bits. */
+static void test_resume(void **state)
+{
+    static const uint64_t at[] = {0, 1, 2, 3, 17, 100, 333};
+    for (size_t i = 0; i < COUNT_OF(at); i++) {
+        adapt *a = new_twin(), *b = new_twin();
+        drive(a, 0, at[i]);
+        if (at[i] == 100)
+            adapt_retreat(a, 99);
+        double *numbers = need_malloc(adapt_n_numbers(a) * sizeof *numbers);
+        adapt_export(a, numbers);
+        assert_ok(adapt_import(b, numbers, adapt_n_numbers(a)));
+        assert_same(a, b);
+        drive(a, at[i], 1000);
+        drive(b, at[i], 1000);
+        assert_same(a, b);
+        for (uint32_t k = 0; k < N_TWIN - 1; k++)
+            assert_true(adapt_consumer_state(a, k).share == adapt_consumer_state(b, k).share);
+        free(numbers);
+        adapt_destroy(a);
+        adapt_destroy(b);
+    }
+}
+
+/* Numbers of another net, of another version or damaged are refused, and nothing changes. */
+static void test_foreign_numbers(void **state)
+{
+    adapt *a = new_twin(), *kept = new_twin();
+    drive(a, 0, 100);
+    drive(kept, 0, 100);
+    const size_t n = adapt_n_numbers(a);
+    double *numbers = need_malloc(n * sizeof *numbers);
+    assert_status(adapt_import(a, numbers, 0), COMET_ERROR_CORRUPT);
+    assert_status(adapt_import(a, numbers, n - 1), COMET_ERROR_CORRUPT);
+    for (size_t i = 0; i < n; i++) {
+        adapt_export(kept, numbers);
+        numbers[i] = NAN;
+        assert_status(adapt_import(a, numbers, n), COMET_ERROR_CORRUPT);
+        numbers[i] = -2;
+        assert_status(adapt_import(a, numbers, n), COMET_ERROR_CORRUPT);
+    }
+    adapt_export(kept, numbers);
+    numbers[0] += 1;
+    assert_status(adapt_import(a, numbers, n), COMET_ERROR_CORRUPT);
+    assert_same(a, kept);
+    free(numbers);
+    adapt_destroy(a);
+    adapt_destroy(kept);
+}
+
+/* ---- which level ---- */
+
+static void test_choose_levels(void **state)
+{
+    adapt_choice c[] = {
+        {{100, 50}, {1, 3}, false},   /* 25 bytes a second */
+        {{100, 40}, {1, 2}, false},   /* 60 */
+        {{100, 90}, {1, 1}, false},   /* costs nothing */
+        {{100, 120}, {1, 0}, false},  /* saves nothing */
+        {{100, 40}, {1, 2}, false},   /* 60 again */
+        {{100, 99}, {1, 1.5}, false}, /* 2 */
+    };
+    assert_near(adapt_choose_levels(c, COUNT_OF(c), 7), 7, 1e-12);
+    assert_true(!c[0].dense && c[1].dense && c[2].dense && !c[3].dense && !c[4].dense && !c[5].dense);
+    assert_near(adapt_choose_levels(c, COUNT_OF(c), 8.6), 8.5, 1e-12); /* one too long is passed over */
+    assert_true(!c[0].dense && c[1].dense && c[2].dense && !c[3].dense && c[4].dense && c[5].dense);
+    assert_near(adapt_choose_levels(c, COUNT_OF(c), 100), 10.5, 1e-12);
+    assert_true(c[0].dense && c[1].dense && c[2].dense && !c[3].dense && c[4].dense && c[5].dense);
+    assert_near(adapt_choose_levels(c, COUNT_OF(c), 0), 6, 1e-12);
+    assert_true(!c[0].dense && !c[1].dense && c[2].dense && !c[3].dense && !c[4].dense && !c[5].dense);
+    assert_true(adapt_choose_levels(NULL, 0, 1) == 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_convolution_gain),
+        cmocka_unit_test(test_batch_norm_gains),
+        cmocka_unit_test(test_elementwise_gains),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_noise_limits),
+        cmocka_unit_test(test_noise_rule),
+        cmocka_unit_test(test_noise_is_smoothed),
+        cmocka_unit_test(test_sigma_rule),
+        cmocka_unit_test(test_pass_on),
+        cmocka_unit_test(test_no_limit),
+        cmocka_unit_test(test_unobserved),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_best_fit),
+        cmocka_unit_test(test_best_fit_shares),
+        cmocka_unit_test(test_closed_loop),
+        cmocka_unit_test(test_calibration),
+        cmocka_unit_test(test_calibration_limits),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_window_of_one),
+        cmocka_unit_test(test_retreat),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_foreign_numbers),
+        cmocka_unit_test(test_choose_levels),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
