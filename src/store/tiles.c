@@ -100,6 +100,9 @@ comet_status tile_decode(const tile_coding *c, workspace *ws, uint64_t k, chunk_
         packed_read(payload.data, bytes, c->packed_bits, x);
         return COMET_OK;
     }
+    /* What is held can only be damaged in memory, but then it must not reach for buffers that were never reserved. */
+    if (payload.data[0] == CHUNK_DENSE && c->plan.level == COMET_LEVEL_FAST)
+        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu, coded fast, has become dense", (unsigned long long)k);
     fenv_t host;
     float_env_enter(&host);
     comet_status status = chunk_decode(&c->plan, ws, k, payload.data, payload.bytes, x, bytes / sizeof(float), stream);
