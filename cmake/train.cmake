@@ -1,4 +1,4 @@
-# comet::train, shared, and comet::train_static, from the same objects: the training engine on oneDNN, with the activation store. The
+# comet::train, shared, and comet::train_static, from the same objects: the training engine on oneDNN. The
 # shared one holds the codec too, so that a program links one library; only it is installed. Needs oneDNN 2 (which brings GNU's
 # OpenMP runtime), libjpeg, libpng, zlib and cJSON.
 
@@ -18,7 +18,7 @@ if(NOT DNNL_INCLUDE_DIR OR NOT DNNL_LIBRARY OR NOT JPEG_FOUND OR NOT PNG_FOUND O
                         "zlib (${ZLIB_FOUND}) and cJSON (${CJSON_FOUND}). Run tools/setup, or set COMET_BUILD_TRAIN=OFF.")
 endif()
 
-file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS src/store/*.c src/train/*.c)
+file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS src/train/*.c)
 add_library(comet_train_objects OBJECT ${train_sources})
 comet_target_defaults(comet_train_objects)
 set_target_properties(comet_train_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)

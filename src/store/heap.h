@@ -1,0 +1,42 @@
+/*
+ * Memory for coded tiles: memory lent by the caller first, then segments of our own. Both are stacks that only grow while
+ * forward puts and are rewound as backward drops: what lies above the highest byte still in use is free again. Segments stay
+ * mapped until the end, so that the steps after the first find their pages already there.
+ */
+#ifndef COMET_STORE_HEAP_H
+#define COMET_STORE_HEAP_H
+
+#include <pthread.h>
+
+#include "comet/base.h"
+
+/* Positions in both stacks: how far the tiles of a slot reach. */
+typedef struct heap_marks {
+    uint64_t lent, own;
+} heap_marks;
+
+typedef struct heap_segment heap_segment;
+
+typedef struct heap {
+    pthread_mutex_t lock;
+    uint8_t *lent; /* NULL: none */
+    uint64_t lent_bytes;
+    heap_marks used;
+    heap_segment *first, *last, *current; /* `current` is where used.own lies */
+    uint64_t own_bytes;                   /* mapped */
+} heap;
+
+void heap_open(heap *h);
+void heap_close(heap *h);
+
+/* Only while nothing is in use. */
+void heap_lend(heap *h, void *memory, uint64_t bytes);
+
+/* `bytes` bytes with READ_SLACK readable ones behind them; in lent memory these and the slack end at `ceiling` at the latest.
+ * Raises *marks to cover them. Any thread. NULL with the failure recorded if there is no memory. */
+uint8_t *heap_claim(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks);
+
+/* Frees all above the marks. */
+void heap_rewind(heap *h, heap_marks marks);
+
+#endif
