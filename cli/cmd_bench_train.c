@@ -1,35 +1,47 @@
 /*
- * comet bench train: speed and memory of training on tensors made in memory.
+ * comet bench train: speed and memory of training on made-up images.
  *
- * Each batch size is measured by a process of its own, this program started again with --in-process, so that its peak resident
- * set belongs to nothing else.
+ * Each batch size and way to compress is measured by a process of its own, this program started again with --in-process, so
+ * that its peak resident set belongs to nothing else. A measurement is a JSON object whoever made it; tables are printed from
+ * those.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "bench_batches.h"
+#include "child.h"
+#include "compression_args.h"
 #include "json_out.h"
 #include "number.h"
 #include "stopwatch.h"
+#include "text.h"
 #include "train_report.h"
 #include "train_setup.h"
 #include "verbs.h"
 
-enum { MAX_BATCHES = 16, MAX_STEPS = 10000, MAX_WORDS = 24, WORD_BYTES = 32 };
-static const double bench_rate = 1e-3; /* small: the loss stays finite whatever the net */
+enum { MAX_BATCHES = 16, MAX_MODES = 8, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
 
 typedef struct batch_list {
     uint32_t n;
     uint64_t items[MAX_BATCHES];
 } batch_list;
 
+typedef struct mode_list {
+    size_t n;
+    comet_compress_mode items[MAX_MODES];
+} mode_list;
+
 typedef struct bench_args {
     net_args net;
-    uint64_t image, steps, n_threads, seed;
+    compression_args compression;
+    uint64_t image, steps, warm, n_threads, seed;
+    double rate;
     batch_list batches;
+    mode_list modes;
     bool json, in_process, table, no_winograd, no_recompute;
 } bench_args;
 
@@ -44,6 +56,31 @@ static bool set_batches(void *target, const char *text, reason *why)
     return true;
 }
 
+/* "off,fast,dense". Off goes first, so that the others can be held against it as they come. */
+static bool set_modes(void *target, const char *text, reason *why)
+{
+    mode_list list = {.n = 0};
+    for (const char *at = text; at;) {
+        char one[24];
+        comet_compress_mode mode;
+        if (list.n == MAX_MODES || !text_take_item(&at, one, sizeof one))
+            return reason_set(why, "'%.60s' is not a list of off, lossless, fast, dense and auto", text);
+        if (!mode_parse(one, &mode, why))
+            return false;
+        const size_t place = mode == COMET_COMPRESS_OFF ? 0 : list.n;
+        memmove(&list.items[place + 1], &list.items[place], (list.n - place) * sizeof mode);
+        list.items[place] = mode;
+        list.n++;
+    }
+    *(mode_list *)target = list;
+    return true;
+}
+
+static bool set_warm(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 0, MAX_STEPS, target, why);
+}
+
 static bool set_steps(void *target, const char *text, reason *why)
 {
     return number_u64(text, 1, MAX_STEPS, target, why);
@@ -56,77 +93,105 @@ static const option options[] = {
     {0, "classes", "N", set_count, AT(net.classes), "outputs of a built-in net (default: the net's own)"},
     {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
-    {0, "steps", "N", set_steps, AT(steps), "steps on the clock, after one that is not (default 8)"},
+    {0, "compress", "LIST", set_modes, AT(modes),
+     "ways to hold saved activations, separated by commas: off, lossless,\nfast, dense, auto (default off)"},
+    OPTION_NOISE(bench_args),
+    OPTION_SIGMA(bench_args),
+    OPTION_OVERHEAD(bench_args),
+    OPTION_CHECKSUMS(bench_args),
+    {0, "steps", "N", set_steps, AT(steps), "steps on the clock (default 8)"},
+    {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 2)"},
+    {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no net's loss runs away)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
     {0, "seed", "N", set_u64, AT(seed), "of weights and images (default 0)"},
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
-    {0, "table", NULL, set_flag, AT(table), "also print the memory table"},
-    {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each batch)"},
-    OPTION_JSON(bench_args, "one JSON object a batch (default: a table)"),
+    {0, "table", NULL, set_flag, AT(table), "also print the memory table, on stderr"},
+    {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
+    OPTION_JSON(bench_args, "one JSON object a row (default: a table)"),
 };
 
 /* ---- one measurement ---- */
 
+typedef struct setting {
+    uint64_t batch;
+    comet_compress_mode mode;
+} setting;
+
 typedef struct measurement {
-    double *seconds; /* one a step */
+    double *seconds; /* one a step on the clock */
+    double total, codec_seconds;
     double loss;
     comet_memory memory;
+    comet_compression_figures compression;
 } measurement;
 
-static uint64_t mix(uint64_t *state)
+static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t step, double rate, measurement *m)
 {
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
+    comet_scores scores = {0};
+    comet_status status = comet_model_gradients(model, batches->images, batches->labels, step, &scores);
+    if (status == COMET_OK)
+        status = comet_model_update(model, rate, step);
+    m->loss = scores.loss;
+    return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 
-/* Uniform with variance 1, as normalised images have. */
-static void fill_images(float *images, size_t n, uint64_t seed)
+/* Reading a batch is not on the clock. */
+static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batches *batches, measurement *m)
 {
-    for (size_t i = 0; i < n; i++)
-        images[i] = (float)((double)(mix(&seed) >> 11) * 0x1p-53 - 0.5) * 3.4641016f;
-}
-
-static comet_status run_steps(comet_model *model, const float *images, const uint32_t *labels, uint64_t n_steps, measurement *m)
-{
-    comet_status status = COMET_OK;
-    for (uint64_t i = 0; i <= n_steps && status == COMET_OK; i++) {
-        comet_scores scores = {0};
+    cli_exit code = CLI_OK;
+    double coded_before = 0;
+    for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
+        if (i == args->warm)
+            coded_before = comet_model_compression(model).codec_seconds;
+        code = bench_batches_load(batches, i);
         const double began = stopwatch_now();
-        status = comet_model_gradients(model, images, labels, i, &scores);
-        if (status == COMET_OK)
-            status = comet_model_update(model, bench_rate, i);
-        if (i > 0)
-            m->seconds[i - 1] = stopwatch_now() - began;
-        m->loss = scores.loss;
+        if (code == CLI_OK)
+            code = one_step(model, batches, i, args->rate, m);
+        if (i < args->warm)
+            continue;
+        m->seconds[i - args->warm] = stopwatch_now() - began;
+        m->total += m->seconds[i - args->warm];
     }
-    return status;
+    m->memory = comet_model_memory(model);
+    m->compression = comet_model_compression(model);
+    m->codec_seconds = m->compression.codec_seconds - coded_before;
+    return code;
 }
 
-static comet_status measure(const bench_args *args, const comet_net *net, uint64_t batch, float *images, const uint32_t *labels,
-                            measurement *m)
+static comet_model_params model_params(const bench_args *args, setting s)
 {
     comet_model_params params;
-    comet_model *model = NULL;
     comet_model_params_init(&params);
-    params.batch = (uint32_t)batch;
+    params.batch = (uint32_t)s.batch;
     params.n_threads = (uint32_t)args->n_threads;
     params.seed = args->seed;
     params.no_winograd = args->no_winograd;
     params.no_recompute = args->no_recompute;
+    compression_fill(&args->compression, s.mode, &params.compression);
+    return params;
+}
+
+static cli_exit measure(const bench_args *args, const comet_net *net, setting s, measurement *m)
+{
+    const comet_model_params params = model_params(args, s);
+    const uint64_t n_steps = args->warm + args->steps;
+    bench_batches batches = {0};
+    comet_model *model = NULL;
     comet_status status = comet_model_check_memory(net, &params, 0);
-    if (status == COMET_OK)
-        status = comet_model_create(&model, net, &params);
-    if (status == COMET_OK && args->table)
-        memory_table_print(args->json ? stderr : stdout, model);
-    if (status == COMET_OK)
-        status = run_steps(model, images, labels, args->steps, m);
-    if (status == COMET_OK)
-        m->memory = comet_model_memory(model);
+    cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(net));
+    if (code == CLI_OK)
+        code = bench_batches_make(net, params.batch, n_steps < DISTINCT_BATCHES ? n_steps : DISTINCT_BATCHES, args->seed,
+                                  &batches);
+    if (code == CLI_OK && (status = comet_model_create(&model, net, &params)) != COMET_OK)
+        code = fail_status(status, comet_net_name(net));
+    if (code == CLI_OK && args->table)
+        memory_table_print(stderr, model);
+    if (code == CLI_OK)
+        code = run_steps(args, model, &batches, m);
     comet_model_destroy(model);
-    return status;
+    bench_batches_free(&batches);
+    return code;
 }
 
 static int by_value(const void *a, const void *b)
@@ -135,144 +200,173 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_head(void)
-{
-    printf("%-18s %6s %12s %12s %12s %12s %12s %10s\n", "net", "batch", "images/s", "best", "peak", "planned", "saved", "loss");
-}
-
-static cli_exit print_measurement(const bench_args *args, const comet_net *net, uint64_t batch, measurement *m)
+static json describe(const bench_args *args, const comet_net *net, setting s, measurement *m)
 {
     const size_t n = (size_t)args->steps;
     qsort(m->seconds, n, sizeof *m->seconds, by_value);
-    const double median = (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2, best = m->seconds[0], b = (double)batch;
-    const uint64_t peak = comet_peak_rss();
-    if (!args->json) {
-        char text[3][SIZE_TEXT_BYTES];
-        printf("%-18s %6" PRIu64 " %12.4g %12.4g %12s %12s %12s %10.4f\n", comet_net_name(net), batch, b / median, b / best,
-               size_text(peak, text[0]), size_text(m->memory.total, text[1]), size_text(m->memory.saved, text[2]), m->loss);
-        return CLI_OK;
-    }
-    const comet_shape in = comet_net_shape(net, 0);
+    const double median = (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2, best = m->seconds[0], b = (double)s.batch;
     json j = json_begin();
     json_add_text(&j, "net", comet_net_name(net));
-    json_add_u64(&j, "image", in.height);
-    json_add_u64(&j, "batch", batch);
+    json_add_u64(&j, "image", comet_net_shape(net, 0).height);
+    json_add_u64(&j, "batch", s.batch);
     json_add_u64(&j, "steps", args->steps);
+    json_add_u64(&j, "warm", args->warm);
     json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
     json_add_double(&j, "step_seconds", median);
     json_add_double(&j, "loss", m->loss);
-    json_add_u64(&j, "peak_rss_bytes", peak);
+    json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
     json_add_memory(&j, &m->memory);
-    return json_print(&j);
+    m->compression.codec_seconds = m->codec_seconds;
+    json_add_compression(&j, &m->compression, m->total);
+    return j;
 }
 
-static cli_exit bench_here(const bench_args *args, uint64_t batch)
+static cli_exit text_of(json *j, char **text)
+{
+    *text = j->failed ? NULL : cJSON_PrintUnformatted(j->root);
+    cJSON_Delete(j->root);
+    return *text ? CLI_OK : fail(CLI_NO_MEMORY, "out of memory while writing JSON");
+}
+
+static cli_exit measure_here(const bench_args *args, setting s, char **text)
 {
     comet_net *net = NULL;
     measurement m = {0};
-    float *images = NULL;
-    uint32_t *labels = NULL;
     cli_exit code = net_open(&args->net, 0, (uint32_t)args->image, &net);
     if (code != CLI_OK)
         return code;
-    const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
-    const size_t n = (size_t)batch * in.channels * in.height * in.width;
-    images = malloc(n * sizeof *images);
-    labels = malloc((size_t)batch * sizeof *labels);
-    m.seconds = malloc((size_t)args->steps * sizeof *m.seconds);
-    if (!images || !labels || !m.seconds) {
-        code = fail_memory(n * sizeof *images);
-        goto done;
+    m.seconds = calloc((size_t)args->steps, sizeof *m.seconds);
+    code = m.seconds ? measure(args, net, s, &m) : fail_memory((size_t)args->steps * sizeof *m.seconds);
+    if (code == CLI_OK) {
+        json j = describe(args, net, s, &m);
+        code = text_of(&j, text);
     }
-    fill_images(images, n, args->seed);
-    for (uint64_t i = 0; i < batch; i++)
-        labels[i] = (uint32_t)(i % out.channels);
-    const comet_status status = measure(args, net, batch, images, labels, &m);
-    code = status == COMET_OK ? print_measurement(args, net, batch, &m) : fail_status(status, comet_net_name(net));
-done:
     free(m.seconds);
-    free(labels);
-    free(images);
     comet_net_destroy(net);
     return code;
 }
 
-/* ---- a process for each batch ---- */
+/* ---- in a process of its own ---- */
 
-typedef struct command {
-    const char *words[MAX_WORDS];
-    char numbers[MAX_WORDS][WORD_BYTES];
-    size_t n;
-} command;
-
-static void add_word(command *c, const char *word)
+static void command_of(const bench_args *args, setting s, command *c)
 {
-    c->words[c->n++] = word;
-}
-
-static void add_text(command *c, const char *name, const char *value)
-{
-    if (!value)
-        return;
-    add_word(c, name);
-    add_word(c, value);
-}
-
-static void add_number(command *c, const char *name, uint64_t value)
-{
-    add_word(c, name);
-    snprintf(c->numbers[c->n], WORD_BYTES, "%" PRIu64, value);
-    add_word(c, c->numbers[c->n]);
-}
-
-static void add_flag(command *c, const char *name, bool on)
-{
-    if (on)
-        add_word(c, name);
-}
-
-static void command_of(const bench_args *args, uint64_t batch, command *c)
-{
+    const compression_args *compression = &args->compression;
     *c = (command){.n = 0};
-    add_word(c, "comet");
-    add_word(c, "bench");
-    add_word(c, "train");
-    add_word(c, "--in-process");
-    add_text(c, "--model", args->net.model);
-    add_text(c, "--net", args->net.file);
+    command_word(c, "comet");
+    command_word(c, "bench");
+    command_word(c, "train");
+    command_word(c, "--in-process");
+    command_word(c, "--json");
+    command_text(c, "--model", args->net.model);
+    command_text(c, "--net", args->net.file);
     if (args->net.classes > 0)
-        add_number(c, "--classes", args->net.classes);
+        command_number(c, "--classes", args->net.classes);
     if (args->image > 0)
-        add_number(c, "--image", args->image);
-    add_number(c, "--batch", batch);
-    add_number(c, "--steps", args->steps);
-    add_number(c, "--threads", args->n_threads);
-    add_number(c, "--seed", args->seed);
-    add_flag(c, "--no-winograd", args->no_winograd);
-    add_flag(c, "--no-recompute", args->no_recompute);
-    add_flag(c, "--table", args->table);
-    add_flag(c, "--json", args->json);
+        command_number(c, "--image", args->image);
+    command_number(c, "--batch", s.batch);
+    command_text(c, "--compress", mode_name(s.mode));
+    command_share(c, "--noise", compression->noise);
+    command_share(c, "--sigma", compression->sigma);
+    command_share(c, "--overhead", compression->overhead);
+    command_flag(c, "--checksums", compression->checksums);
+    command_number(c, "--steps", args->steps);
+    command_number(c, "--warm", args->warm);
+    command_share(c, "--rate", args->rate);
+    command_number(c, "--threads", args->n_threads);
+    command_number(c, "--seed", args->seed);
+    command_flag(c, "--no-winograd", args->no_winograd);
+    command_flag(c, "--no-recompute", args->no_recompute);
+    command_flag(c, "--table", args->table);
 }
 
-static cli_exit bench_apart(const bench_args *args, uint64_t batch)
+static cli_exit measure_apart(const bench_args *args, setting s, char **text)
 {
     command c;
-    int status = 0;
-    command_of(args, batch, &c);
-    fflush(stdout);
-    const pid_t child = fork();
-    if (child == 0) {
-        execv("/proc/self/exe", (char *const *)(void *)c.words);
-        _exit(CLI_FAILED);
+    char what[64];
+    command_of(args, s, &c);
+    snprintf(what, sizeof what, "batch %" PRIu64 ", %s", s.batch, mode_name(s.mode));
+    return command_run(&c, what, text);
+}
+
+/* ---- rows ---- */
+
+/* NaN where the row has none. */
+static double figure(const cJSON *row, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
+static void print_head(void)
+{
+    printf("%-16s %5s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8s\n", "net", "batch", "compress", "images/s", "best",
+           "vs off", "peak", "less", "planned", "saved", "ratio", "conv", "coding", "loss");
+}
+
+/* A number with what stands behind it, or a dash. */
+static const char *cell(char text[24], const char *format, double value)
+{
+    if (isnan(value))
+        return "-";
+    snprintf(text, 24, format, value); /* NOLINT: the formats are ours */
+    return text;
+}
+
+static void print_row(const cJSON *row)
+{
+    char t[6][24], s[3][SIZE_TEXT_BYTES];
+    const cJSON *net = cJSON_GetObjectItemCaseSensitive(row, "net"), *mode = cJSON_GetObjectItemCaseSensitive(row, "compress");
+    printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
+           figure(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", figure(row, "images_per_s"),
+           figure(row, "best_images_per_s"), cell(t[0], "%.3f", figure(row, "speed_of_off")),
+           size_text((uint64_t)figure(row, "peak_rss_bytes"), s[0]), cell(t[1], "%.2fx", figure(row, "peak_times_less")),
+           size_text((uint64_t)figure(row, "planned_bytes"), s[1]), size_text((uint64_t)figure(row, "saved_bytes"), s[2]),
+           cell(t[2], "%.1f", figure(row, "ratio")), cell(t[3], "%.1f", figure(row, "conv_ratio")),
+           cell(t[4], "%.1f %%", 100 * figure(row, "codec_share")), figure(row, "loss"));
+}
+
+/* Beside the run of the same batch with --compress off, where there is one. */
+static void compare(cJSON *row, const cJSON *off)
+{
+    if (!off)
+        return;
+    cJSON_AddNumberToObject(row, "speed_of_off", figure(row, "images_per_s") / figure(off, "images_per_s"));
+    cJSON_AddNumberToObject(row, "peak_times_less", figure(off, "peak_rss_bytes") / figure(row, "peak_rss_bytes"));
+}
+
+static cli_exit show(const bench_args *args, const char *text, cJSON **off, comet_compress_mode mode)
+{
+    cJSON *row = cJSON_Parse(text);
+    if (!row)
+        return fail(CLI_FAILED, "a measurement cannot be read: %.60s", text);
+    compare(row, *off);
+    if (mode == COMET_COMPRESS_OFF && !*off)
+        *off = cJSON_Duplicate(row, true);
+    if (args->json) {
+        json j = {.root = row};
+        return json_print(&j);
     }
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return fail(CLI_FAILED, "no process could be started for batch %" PRIu64, batch);
-    if (WIFEXITED(status))
-        return (cli_exit)WEXITSTATUS(status); /* it said why */
-    return fail(CLI_FAILED, "batch %" PRIu64 " was ended by signal %d%s", batch, WTERMSIG(status),
-                WTERMSIG(status) == 9 ? ": out of memory?" : "");
+    print_row(row);
+    cJSON_Delete(row);
+    return CLI_OK;
+}
+
+static cli_exit bench_batch(const bench_args *args, uint64_t batch)
+{
+    cJSON *off = NULL;
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < args->modes.n && code == CLI_OK; i++) {
+        const setting s = {batch, args->modes.items[i]};
+        char *text = NULL;
+        code = args->in_process ? measure_here(args, s, &text) : measure_apart(args, s, &text);
+        if (code == CLI_OK)
+            code = show(args, text, &off, s.mode);
+        free(text);
+    }
+    cJSON_Delete(off);
+    return code;
 }
 
 static cli_exit run(const void *given, char **operands, size_t n_operands)
@@ -280,30 +374,38 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     bench_args args = *(const bench_args *)given;
     comet_net *net = NULL;
     (void)operands, (void)n_operands;
-    cli_exit code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* says what is wrong with it once */
+    cli_exit code = compression_check_rule(&args.compression);
+    if (code == CLI_OK)
+        code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* says what is wrong with it once */
     comet_net_destroy(net);
     if (args.batches.n == 0)
         args.batches = (batch_list){.n = 1, .items = {32}};
-    if (code == CLI_OK && !args.json && !args.in_process)
+    if (args.modes.n == 0)
+        args.modes = (mode_list){.n = 1, .items = {COMET_COMPRESS_OFF}};
+    if (code == CLI_OK && !args.json)
         print_head();
     for (uint32_t i = 0; i < args.batches.n && code == CLI_OK; i++)
-        code = args.in_process ? bench_here(&args, args.batches.items[i]) : bench_apart(&args, args.batches.items[i]);
+        code = bench_batch(&args, args.batches.items[i]);
     return code;
 }
 
 const verb verb_bench_train = {
     .name = "bench train",
     .summary = "Measure speed and memory of training",
-    .usage = "--model NAME | --net FILE [--image N] [--batch LIST] [--steps N] [options]",
-    .details = "Trains on tensors made in memory. images/s is that of the median step, best that of the fastest; peak is the\n"
-               "largest resident set of the process that measured, planned what the model itself accounts for.\n",
+    .usage = "--model NAME | --net FILE [--image N] [--batch LIST] [--compress LIST] [options]",
+    .details =
+        "Trains on a few batches of made-up images. images/s is that of the median step, best that of the fastest; peak\n"
+        "is the largest resident set of the process that measured, planned what the model itself accounts for. ratio is\n"
+        "that of all saved activations, conv that of convolution inputs; coding is its share of the time. Where off is in\n"
+        "the list it is measured first, and the others are held against it.\n",
     .examples = "  comet bench train --model resnet50 --image 224 --batch 32 --steps 4 --json\n"
                 "  comet bench train --model resnet18 --batch 8,16,32 -j 2\n"
+                "  comet bench train --model resnet50 --image 224 --compress off,fast,dense,auto\n"
                 "  comet bench train --net mynet.txt --batch 64 --table\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const bench_args){.steps = 8},
+    .defaults = &(const bench_args){.steps = 8, .warm = 2, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(bench_args),
     .run = run,
 };

@@ -1,10 +1,13 @@
 /* comet train: a whole run, with checkpoints and a log. */
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "compression_args.h"
 #include "file_io.h"
 #include "train_report.h"
 #include "train_setup.h"
@@ -15,12 +18,14 @@ enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 
 typedef struct train_args {
     net_args net;
     data_args data;
+    compression_args compression;
     uint64_t epochs, batch, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
     double rate, momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
     bool nesterov, resume, force, no_augment, no_winograd, no_recompute, json;
-    const char *log, *out, *weights;
+    const char *log, *out, *weights, *dump;
+    uint64_t dump_step; /* 0: not given */
 } train_args;
 
 static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
@@ -77,11 +82,20 @@ static const option options[] = {
     {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
     {0, "resume", NULL, set_flag, AT(resume), "go on from the checkpoint in --out, if there is one"},
     {0, "save-steps", "N", set_count, AT(save_steps), "also a checkpoint every N updates (default: each epoch)"},
-    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, epoch, end (default: none)"},
+    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
     OPTION_JSON(train_args, "print the end as a JSON object, and no tables"),
     {'f', "force", NULL, set_flag, AT(force), "replace the run in --out and the file of --log"},
     OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    {0, "compress", "HOW", set_mode, AT(compression.mode),
+     "saved activations: off, lossless, fast, dense or auto (default auto)"},
+    OPTION_NOISE(train_args),
+    OPTION_SIGMA(train_args),
+    OPTION_OVERHEAD(train_args),
+    {0, "spill", "DIR", set_text, AT(compression.spill), "folder for a file of what does not fit memory (default: none)"},
+    OPTION_CHECKSUMS(train_args),
+    {0, "dump-activations", "DIR", set_text, AT(dump), "write what one step saves as .npy files to DIR, made if missing"},
+    {0, "dump-step", "N", set_count, AT(dump_step), "which step, or the first of this run if it is over (default 1)"},
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, rounding a little smaller"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
 };
@@ -139,6 +153,7 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
         model->optimiser.momentum = (float)args->momentum;
     if (args->weight_decay >= 0)
         model->optimiser.weight_decay = (float)args->weight_decay;
+    compression_fill(&args->compression, args->compression.mode.value, &model->compression);
 }
 
 static void fill_params(const train_args *args, const comet_net *net, comet_train_params *p)
@@ -158,6 +173,8 @@ static void fill_params(const train_args *args, const comet_net *net, comet_trai
     p->resume = args->resume;
     p->save_steps = args->save_steps;
     p->patience = (uint32_t)args->patience;
+    p->dump = args->dump;
+    p->dump_step = args->dump_step;
     p->event = train_report_event;
     p->stop = &stop_signal;
 }
@@ -174,7 +191,24 @@ static cli_exit check_args(const train_args *args)
         return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
     if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
         return fail(CLI_USAGE, "--momentum is for sgd");
-    return CLI_OK;
+    if (args->dump_step > 0 && !args->dump)
+        return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
+    return compression_check(&args->compression);
+}
+
+/* Makes the folder; files of another step are not mixed with this one's. */
+static cli_exit check_dump(const train_args *args)
+{
+    if (!args->dump)
+        return CLI_OK;
+    if (mkdir(args->dump, 0777) == 0)
+        return CLI_OK;
+    if (errno != EEXIST)
+        return fail_errno(CLI_BAD_INPUT, errno, args->dump);
+    if (!args->force && rmdir(args->dump) != 0)
+        return errno == ENOTDIR ? fail_errno(CLI_BAD_INPUT, errno, args->dump)
+                                : fail(CLI_FAILED, "%s holds files already; -f adds to them", args->dump);
+    return args->force || mkdir(args->dump, 0777) == 0 ? CLI_OK : fail_errno(CLI_FAILED, errno, args->dump);
 }
 
 /* A run that is already there is neither mixed with this one nor lost by accident. */
@@ -278,6 +312,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK)
         code = check_out(args);
     if (code == CLI_OK)
+        code = check_dump(args);
+    if (code == CLI_OK)
         code = open_session(args, &s);
     if (code == CLI_OK)
         code = open_log(args, &report);
@@ -298,11 +334,12 @@ const verb verb_train = {
     .summary = "Train a network",
     .usage = "--model NAME | --net FILE --data SPEC [options]",
     .details = "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
-               "and leaves with exit code 130 (SIGTERM: 143). docs/training.md has the whole story.\n",
+               "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
+               "little to the noise that gradients have anyway; forward is exact. docs/training.md has the whole story.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
-                "  comet train --net mynet.txt --data npy:x.npy,y.npy\n",
+                "  comet train --net mynet.txt --data npy:x.npy,y.npy --compress dense --noise 0.5%\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
@@ -311,7 +348,8 @@ const verb verb_train = {
                                     .schedule = COMET_SCHEDULE_ONECYCLE,
                                     .rate = -1,
                                     .momentum = -1,
-                                    .weight_decay = -1},
+                                    .weight_decay = -1,
+                                    .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(train_args),
     .run = run,
 };

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compression_args.h"
 #include "progress.h"
 #include "train_setup.h"
 
@@ -74,6 +75,25 @@ void json_add_memory(json *j, const comet_memory *m)
     json_add_u64(j, "planned_bytes", m->total);
 }
 
+void json_add_compression(json *j, const comet_compression_figures *c, double train_seconds)
+{
+    json_add_text(j, "compress", mode_name(c->mode));
+    json_add_double(j, "ratio", c->ratio);
+    json_add_double(j, "conv_ratio", c->conv_ratio);
+    json_add_double(j, "codec_seconds", c->codec_seconds);
+    json_add_double(j, "codec_share", codec_share(c, train_seconds));
+    json_add_double(j, "sigma_ratio_min", c->sigma_ratio_min);
+    json_add_double(j, "sigma_ratio_max", c->sigma_ratio_max);
+    json_add_u64(j, "spilled_bytes", c->spilled_bytes);
+    json_add_u64(j, "assessments", c->n_assessments);
+    json_add_u64(j, "nonfinite_values", c->n_nonfinite);
+}
+
+double codec_share(const comet_compression_figures *c, double train_seconds)
+{
+    return train_seconds > 0 ? c->codec_seconds / train_seconds : NAN;
+}
+
 /* ---- the log ---- */
 
 static void log_line(train_report *r, json *j)
@@ -97,10 +117,20 @@ static json log_begin(const char *name, const comet_train_event *e)
     return j;
 }
 
+/* The memory table and what compression did. */
+static void add_model(json *j, const comet_train_event *e)
+{
+    const comet_memory memory = comet_model_memory(e->model);
+    const comet_compression_figures compression = comet_model_compression(e->model);
+    json_add_memory(j, &memory);
+    json_add_compression(j, &compression, e->train_seconds);
+}
+
 static void log_start(train_report *r, const comet_train_event *e)
 {
     const comet_memory memory = comet_model_memory(e->model);
     json j = log_begin("start", e);
+    json_add_text(&j, "compress", mode_name(comet_model_compression(e->model).mode));
     json_add_text(&j, "net", comet_net_name(comet_model_net(e->model)));
     json_add_text(&j, "data", r->data);
     json_add_u64(&j, "seed", r->seed);
@@ -135,7 +165,28 @@ static void log_epoch(train_report *r, const comet_train_event *e)
     json_add_double(&j, "images_per_s", e->images_per_s);
     json_add_double(&j, "wait_share", e->wait_share);
     json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
+    add_model(&j, e);
     log_line(r, &j);
+}
+
+/* A line for each tensor and consumer whose bound was assessed. */
+static void log_assessment(train_report *r, const comet_train_event *e)
+{
+    comet_assessment_line line;
+    for (size_t i = 0; r->log && comet_model_assessment_line(e->model, i, &line); i++) {
+        json j = log_begin("assess", e);
+        json_add_text(&j, "layer", line.layer);
+        json_add_text(&j, "what", line.what);
+        json_add_double(&j, "eb", line.eb);
+        json_add_double(&j, "R", line.nonzero);
+        json_add_double(&j, "sigma_target", line.sigma_target);
+        json_add_double(&j, "sigma_measured", line.sigma_measured);
+        json_add_text(&j, "level", line.level);
+        json_add_text(&j, "predictor", line.predictor);
+        json_add_double(&j, "ratio", line.bytes > 0 ? (double)line.bytes_raw / (double)line.bytes : NAN);
+        json_add_u64(&j, "bytes", line.bytes);
+        log_line(r, &j);
+    }
 }
 
 static void log_text(train_report *r, const char *name, const comet_train_event *e)
@@ -149,7 +200,6 @@ static void log_text(train_report *r, const char *name, const comet_train_event 
 
 static json end_object(const comet_train_event *e)
 {
-    const comet_memory memory = comet_model_memory(e->model);
     json j = json_begin();
     json_add_text(&j, "event", "end");
     json_add_double(&j, "top1", e->test_top1);
@@ -159,7 +209,7 @@ static json end_object(const comet_train_event *e)
     json_add_u64(&j, "epochs", e->epoch);
     json_add_double(&j, "seconds", e->seconds);
     json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
-    json_add_memory(&j, &memory);
+    add_model(&j, e);
     json_add_u64(&j, "steps", e->step);
     json_add_double(&j, "train_loss", e->train_loss);
     json_add_double(&j, "train_top1", e->train_top1);
@@ -182,16 +232,19 @@ void train_report_failure(train_report *r, const char *sentence)
 
 static void show_progress(train_report *r, const comet_train_event *e)
 {
-    char peak[SIZE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], saved[40] = "";
+    const comet_compression_figures compression = comet_model_compression(e->model);
     const uint64_t done = e->step - r->first_step;
     const double share = 1 / (double)(++r->n_shown < LOGGED_STEPS ? r->n_shown : LOGGED_STEPS);
     r->loss += share * (e->train_loss - r->loss);
     r->top1 += share * (e->train_top1 - r->top1);
     const double left = done > 0 ? e->seconds / (double)done * (double)(e->n_steps - e->step) : 0;
+    if (compression.mode != COMET_COMPRESS_OFF && !isnan(compression.ratio))
+        snprintf(saved, sizeof saved, "  saved %.1f x", compression.ratio);
     progress_text("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
-                  "  loss %.4f  top-1 %.1f %%  %.4g images/s  peak %s  %d:%02d left",
+                  "  loss %.4f  top-1 %.1f %%  %.4g images/s  peak %s%s  %d:%02d left",
                   e->epoch + 1, e->n_epochs, e->step, e->n_steps, r->loss, 100 * r->top1, e->images_per_s,
-                  size_text(e->peak_rss_bytes, peak), (int)(left / 60), (int)fmod(left, 60));
+                  size_text(e->peak_rss_bytes, peak), saved, (int)(left / 60), (int)fmod(left, 60));
 }
 
 /* The last line may belong to an epoch that was not finished. */
@@ -212,6 +265,26 @@ static void show_epoch(train_report *r, const comet_train_event *e)
     fflush(stdout);
 }
 
+/* "saved activations 169 MiB instead of 2.70 GiB (16.0 x), dense; coding took 3.1 % of the time" */
+static void show_compression(const comet_train_event *e)
+{
+    char saved[SIZE_TEXT_BYTES], reference[SIZE_TEXT_BYTES];
+    const comet_memory memory = comet_model_memory(e->model);
+    const comet_compression_figures c = comet_model_compression(e->model);
+    const double share = codec_share(&c, e->train_seconds);
+    printf("saved activations %s instead of %s", size_text(memory.saved, saved), size_text(memory.saved_reference, reference));
+    if (memory.saved > 0)
+        printf(" (%.1f x)", (double)memory.saved_reference / (double)memory.saved);
+    printf(", compression %s", mode_name(c.mode));
+    if (c.mode != COMET_COMPRESS_OFF && !isnan(c.ratio))
+        printf(", %.1f x in the last step", c.ratio);
+    if (c.codec_seconds > 0 && !isnan(share))
+        printf("; coding took %.1f %% of the time", 100 * share);
+    if (c.spilled_bytes > 0)
+        printf("; %s were spilled", size_text(c.spilled_bytes, saved));
+    putchar('\n');
+}
+
 static void show_end(const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
@@ -223,6 +296,7 @@ static void show_end(const comet_train_event *e)
     printf("peak memory %s: %s planned for the model, %s data, %s code, libraries and the rest\n",
            size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
            size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
+    show_compression(e);
     if (e->images_per_s > 0)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
@@ -274,6 +348,7 @@ void train_report_event(void *user, const comet_train_event *e)
         if (!r->json)
             show_epoch(r, e);
         break;
+    case COMET_EVENT_ASSESS: log_assessment(r, e); break;
     case COMET_EVENT_CHECKPOINT:
         log_text(r, "checkpoint", e);
         if (!e->checkpoint_ok)

@@ -34,5 +34,9 @@ void train_report_failure(train_report *r, const char *sentence);
 void memory_table_print(FILE *out, const comet_model *model);
 
 void json_add_memory(json *j, const comet_memory *memory);
+void json_add_compression(json *j, const comet_compression_figures *figures, double train_seconds);
+
+/* Of training time, spent coding and decoding; NaN before the first step. */
+double codec_share(const comet_compression_figures *figures, double train_seconds);
 
 #endif

@@ -265,7 +265,8 @@ typedef struct comet_train_event {
     double train_loss, train_top1;                     /* step: of that step; epoch: means over the epoch. Shares from 0 to 1 */
     double test_loss, test_top1, test_top5, best_top1; /* epoch and end */
     double seconds;                                    /* since the run (or its resumption) began */
-    double images_per_s;                               /* training alone: evaluation and saving do not count */
+    double train_seconds;                              /* of them, training alone: evaluation and saving do not count */
+    double images_per_s;                               /* in train_seconds */
     double wait_share;                                 /* of training time spent waiting for the loader */
     uint64_t n_skipped;                                /* broken images */
     uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
@@ -288,6 +289,8 @@ typedef struct comet_train_params {
     const char *weights; /* safetensors to begin from, or NULL */
     uint64_t save_steps; /* a checkpoint every so many updates, besides one each epoch; 0: none */
     uint32_t patience;   /* early stop after so many epochs without a better top-1; 0: never */
+    const char *dump;    /* folder for the saved activations of one step, see comet_model_dump; NULL: none */
+    uint64_t dump_step;  /* which, from 1; the first of this run where that one is over already */
     void (*event)(void *user, const comet_train_event *event); /* may be NULL */
     void *user;
     const volatile sig_atomic_t *stop; /* set by a signal handler: finish the step, save, leave. May be NULL */

@@ -37,7 +37,8 @@ typedef struct trainer {
     uint64_t n_images, n_skipped_told, test_bytes;
     double rate, step_loss, step_top1; /* of the last update */
     double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
-    bool stopped, early;
+    uint64_t n_assessments;            /* told so far */
+    bool stopped, early, dumped;
 } trainer;
 
 void comet_train_params_init(comet_train_params *params)
@@ -72,6 +73,7 @@ static comet_train_event event_of(const trainer *t, comet_event_kind kind, const
         .test_top5 = t->state.test_top5,
         .best_top1 = t->state.best_top1 >= 0 ? t->state.best_top1 : NAN,
         .seconds = comet_now() - t->began,
+        .train_seconds = t->train_seconds,
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
         .wait_share = t->train_seconds > 0 ? fmin(loader.wait_seconds / t->train_seconds, 1) : 0,
         .n_skipped = loader.n_skipped,
@@ -175,6 +177,24 @@ static comet_status check_position(const trainer *t, const comet_batch *batch, u
                       batch->batch_in_epoch, batch->epoch, t->state.batch_in_epoch + offset, t->state.epoch);
 }
 
+static bool dump_is_due(const trainer *t)
+{
+    return t->p->dump && !t->dumped && t->state.step + 1 >= t->p->dump_step;
+}
+
+/* Forward and backward, with the activations written to a folder where this step is the one. */
+static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores *scores)
+{
+    const bool dump = dump_is_due(t);
+    comet_status status = dump ? comet_model_dump(t->model, t->p->dump) : COMET_OK;
+    if (status == COMET_OK)
+        status = comet_model_gradients(t->model, batch->images, batch->labels, t->state.step, scores);
+    if (status == COMET_OK && dump)
+        status = comet_model_dump(t->model, NULL);
+    t->dumped = t->dumped || dump;
+    return status;
+}
+
 /* Forward and backward of the next batch, the `offset`-th since the last update; its scores are added to *sum. */
 static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
 {
@@ -188,7 +208,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
         return comet_fail(COMET_ERROR_CORRUPT, "the loader ended before the run");
     status = check_position(t, &batch, offset);
     if (status == COMET_OK)
-        status = comet_model_gradients(t->model, batch.images, batch.labels, t->state.step, &scores);
+        status = gradients(t, &batch, &scores);
     if (status == COMET_OK && !isfinite(scores.loss))
         status = diverged(t, &batch, scores.loss);
     comet_loader_release(t->loader, &batch);
@@ -208,6 +228,14 @@ static void tally(trainer *t, const comet_scores *sum)
     t->n_images += sum->n_valid;
 }
 
+static void tell_assessment(trainer *t)
+{
+    const uint64_t n = comet_model_compression(t->model).n_assessments;
+    if (n > t->n_assessments)
+        tell(t, COMET_EVENT_ASSESS, NULL);
+    t->n_assessments = n;
+}
+
 static comet_status train_step(trainer *t)
 {
     const double began = comet_now();
@@ -225,6 +253,7 @@ static comet_status train_step(trainer *t)
     t->state.batch_in_epoch += t->accumulate;
     tally(t, &sum);
     t->train_seconds += comet_now() - began;
+    tell_assessment(t);
     tell(t, COMET_EVENT_STEP, NULL);
     return COMET_OK;
 }
@@ -534,9 +563,11 @@ static comet_status start(trainer *t)
         status = load_start(t);
     if (status == COMET_OK)
         status = open_loader(t);
-    if (status == COMET_OK)
-        tell(t, COMET_EVENT_START, NULL);
-    return status;
+    if (status != COMET_OK)
+        return status;
+    t->n_assessments = comet_model_compression(t->model).n_assessments; /* a checkpoint may bring some */
+    tell(t, COMET_EVENT_START, NULL);
+    return COMET_OK;
 }
 
 /* ---- the run ---- */

@@ -1,0 +1,125 @@
+/* Processes of our own; see child.h. */
+#include "child.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "number.h"
+
+enum { FIRST_BYTES = 4096 };
+
+/* A command line that is too long ends early and is refused by the one who reads it: an option without its value. */
+void command_word(command *c, const char *word)
+{
+    if (c->n < COMMAND_WORDS)
+        c->words[c->n++] = word;
+}
+
+void command_flag(command *c, const char *name, bool on)
+{
+    if (on)
+        command_word(c, name);
+}
+
+void command_text(command *c, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    command_word(c, name);
+    command_word(c, value);
+}
+
+void command_number(command *c, const char *name, uint64_t value)
+{
+    command_word(c, name);
+    if (c->n == COMMAND_WORDS)
+        return;
+    snprintf(c->numbers[c->n], COMMAND_NUMBER_BYTES, "%" PRIu64, value);
+    command_word(c, c->numbers[c->n]);
+}
+
+void command_share(command *c, const char *name, double value)
+{
+    if (value < 0)
+        return;
+    command_word(c, name);
+    if (c->n == COMMAND_WORDS)
+        return;
+    number_format(value, c->numbers[c->n], COMMAND_NUMBER_BYTES);
+    command_word(c, c->numbers[c->n]);
+}
+
+/* All that comes through a pipe; NULL where memory is missing. */
+static char *read_pipe(int fd)
+{
+    size_t room = FIRST_BYTES, n = 0;
+    char *text = malloc(room);
+    while (text) {
+        const ssize_t got = read(fd, text + n, room - n - 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+        if (n + 1 == room) {
+            char *larger = realloc(text, room *= 2);
+            if (!larger)
+                free(text);
+            text = larger;
+        }
+    }
+    if (text)
+        text[n] = '\0';
+    return text;
+}
+
+static void become(command *c, const int ends[2])
+{
+    dup2(ends[1], STDOUT_FILENO);
+    close(ends[0]);
+    close(ends[1]);
+    execv("/proc/self/exe", (char *const *)(void *)c->words);
+    _exit(CLI_FAILED);
+}
+
+static cli_exit wait_for(pid_t child, const char *what)
+{
+    int status = 0;
+    while (waitpid(child, &status, 0) != child)
+        if (errno != EINTR)
+            return fail_errno(CLI_FAILED, errno, what);
+    if (WIFEXITED(status))
+        return (cli_exit)WEXITSTATUS(status);
+    return fail(WTERMSIG(status) == SIGKILL ? CLI_NO_MEMORY : CLI_FAILED, "%s was ended by signal %d%s", what, WTERMSIG(status),
+                WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
+}
+
+cli_exit command_run(command *c, const char *what, char **output)
+{
+    int ends[2];
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        return fail_errno(CLI_FAILED, errno, what);
+    const pid_t child = fork();
+    if (child == 0)
+        become(c, ends);
+    close(ends[1]);
+    char *text = child > 0 ? read_pipe(ends[0]) : NULL;
+    close(ends[0]);
+    if (child < 0)
+        return fail(CLI_FAILED, "no process could be started for %s", what);
+    const cli_exit code = wait_for(child, what);
+    if (code == CLI_OK && !text)
+        return fail_memory(FIRST_BYTES);
+    if (code == CLI_OK)
+        *output = text;
+    else
+        free(text);
+    return code;
+}

@@ -1,0 +1,30 @@
+/* This program once more, in a process of its own: its memory and its peak belong to nothing else. */
+#ifndef COMET_CLI_CHILD_H
+#define COMET_CLI_CHILD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "say.h"
+
+enum { COMMAND_WORDS = 64, COMMAND_NUMBER_BYTES = 40 };
+
+/* A command line; texts are kept, not copied. */
+typedef struct command {
+    const char *words[COMMAND_WORDS + 1];
+    char numbers[COMMAND_WORDS][COMMAND_NUMBER_BYTES];
+    size_t n;
+} command;
+
+void command_word(command *c, const char *word);
+void command_flag(command *c, const char *name, bool on);
+void command_text(command *c, const char *name, const char *value); /* nothing for NULL */
+void command_number(command *c, const char *name, uint64_t value);
+void command_share(command *c, const char *name, double value); /* nothing below 0 */
+
+/* Runs it to its end. *output: all it wrote on stdout, ending with a 0, to be freed; stderr is ours. `what` it was for, where
+ * no process could be started or a signal ended it; otherwise it said itself why it failed, and its exit code is given. */
+cli_exit command_run(command *c, const char *what, char **output);
+
+#endif
