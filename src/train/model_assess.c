@@ -1,9 +1,10 @@
 /*
  * How each saved tensor is held: policies for every step, and the assessments that adapt the bounds (src/store/adapt.h).
  *
- * In an assessing step every convolution tells what an error of its stored input does to its gradient: the gain from ||dY|| and the
- * share of non-zeros, and for some of them in turn the error itself: of the first image the input is kept as it was, and since the
- * gradient is linear in the input, the gradient of (stored - original) of that image, zero elsewhere, is the error it made.
+ * In an assessing step every convolution tells what an error of its stored input does to its gradient: the gain from ||dY|| and
+ * the share of non-zeros, and for some of them in turn the error itself: of the first image the input is kept as it was, and
+ * since the gradient is linear in the input, the gradient of (stored - original) of that image, zero elsewhere, is the error it
+ * made.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,13 +15,13 @@
 #include "store/adapt.h"
 #include "train/model_internal.h"
 
-#define START_BOUND 0.05                       /* standard deviations, while nothing is known: a fraction of the paper's own */
-#define WIDEST_BOUND 0.7                       /* standard deviations: beyond this errors are no longer even and centred */
-#define DITHER_FROM 0.35                       /* likewise: from here on dither makes them so, where zeros need not be kept */
-#define MEASURED_BYTES ((uint64_t)8 << 20)     /* of samples in one assessment */
-#define SPIKE 2.0                              /* times the mean loss */
-#define HIDDEN_MOMENTUM 0.9                    /* of optimisers that have none */
-#define SILU_GAIN 0.15                         /* docs/theory.md */
+#define START_BOUND 0.05                   /* standard deviations, while nothing is known: a fraction of the paper's own */
+#define WIDEST_BOUND 0.7                   /* standard deviations: beyond this errors are no longer even and centred */
+#define DITHER_FROM 0.35                   /* likewise: from here on dither makes them so, where zeros need not be kept */
+#define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
+#define SPIKE 2.0                          /* times the mean loss */
+#define HIDDEN_MOMENTUM 0.9                /* of optimisers that have none */
+#define SILU_GAIN 0.15                     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
 /* A consumer that only passes gradients on. */
@@ -37,8 +38,8 @@ struct assessment {
     adapt_observation *seen; /* by consumer */
     pass_consumer *passes;
     uint32_t n_passes;
-    bool *dense;       /* by slot: mode auto */
-    float *momentum;   /* the hidden one, or NULL */
+    bool *dense;     /* by slot: mode auto */
+    float *momentum; /* the hidden one, or NULL */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
 };
@@ -183,7 +184,8 @@ void assess_destroy(comet_model *m)
 
 static uint64_t dither_seed(const comet_model *m, comet_slot slot)
 {
-    return (m->params.seed * 0x9E3779B97F4A7C15u + m->step * m->params.accumulate + m->n_accumulated) * 0xBF58476D1CE4E5B9u + slot;
+    return (m->params.seed * 0x9E3779B97F4A7C15u + m->step * m->params.accumulate + m->n_accumulated) * 0xBF58476D1CE4E5B9u +
+           slot;
 }
 
 static comet_level level_of(const comet_model *m, comet_slot slot)
@@ -229,7 +231,8 @@ static comet_slot_policy value_policy(const comet_model *m, const value *x)
     if (!is_lossy_mode(m) || !slot_may_be_lossy(m, x->slot))
         return exact_policy(m, x->slot);
     comet_slot_policy p = bounded_policy(m, x->slot);
-    const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, x->tensor), deviation = last_deviation(m, x->slot);
+    const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, x->tensor),
+                 deviation = last_deviation(m, x->slot);
     p.eb = x->masks_only ? INFINITY : fmin(eb, WIDEST_BOUND * deviation);
     if (!x->masks_only && (eb == 0 || deviation == 0)) {
         p.eb = START_BOUND;
@@ -402,7 +405,8 @@ static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images
 static comet_status measure(comet_model *m, op *o, double *squares)
 {
     const uint64_t n = image_floats(m, o->inputs[0]);
-    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
+    const layout *l =
+        o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
     float *x = m->values[o->inputs[0]].taken, *gradient = malloc(layout_bytes(l)), *bias = NULL;
     comet_status status = COMET_OK;
     if (o->bias != NONE)
@@ -608,11 +612,8 @@ void comet_compression_init(comet_compression *compression)
 
 comet_compression_figures comet_model_compression(const comet_model *m)
 {
-    comet_compression_figures f = {.mode = m->params.compression.mode,
-                                   .ratio = NAN,
-                                   .conv_ratio = NAN,
-                                   .sigma_ratio_min = NAN,
-                                   .sigma_ratio_max = NAN};
+    comet_compression_figures f = {
+        .mode = m->params.compression.mode, .ratio = NAN, .conv_ratio = NAN, .sigma_ratio_min = NAN, .sigma_ratio_max = NAN};
     const assessment *a = m->assessment;
     const comet_memory memory = comet_model_memory(m);
     comet_store_totals t;

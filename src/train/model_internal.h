@@ -2,20 +2,20 @@
  * A model inside: what model_*.c and model.c share.
  *
  * The net's layers become ops: a relu that follows its layer is fused into it, flatten is only another view of a value, and
- * changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss at moment n_ops, then
- * every op backward in two moments: gradients of its weights, which need what forward stored, then that of its input. Every buffer
- * of the arena has a first and a last moment.
+ * changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss at moment n_ops,
+ * then every op backward in two moments: gradients of its weights, which need what forward stored, then that of its input.
+ * Every buffer of the arena has a first and a last moment.
  *
- * What backward needs again goes through the store. Raw, it stays in its buffer. Coded, its buffer is free from its last reader in
- * forward on, and every reader in backward decodes it into room of its own. A batch norm stores one tensor for itself and for those
- * who read its output in backward: that output is derived.
+ * What backward needs again goes through the store. Raw, it stays in its buffer. Coded, its buffer is free from its last reader
+ * in forward on, and every reader in backward decodes it into room of its own. A batch norm stores one tensor for itself and
+ * for those who read its output in backward: that output is derived.
  */
 #ifndef COMET_TRAIN_MODEL_INTERNAL_H
 #define COMET_TRAIN_MODEL_INTERNAL_H
 
 #include "base/status.h"
-#include "comet/train.h"
 #include "comet/store.h"
+#include "comet/train.h"
 #include "train/arena.h"
 #include "train/backend.h"
 #include "train/norm.h"
@@ -75,8 +75,8 @@ struct op {
     const comet_layer *layer;                                   /* of the model's own net */
     uint32_t index, n_inputs, inputs[COMET_MAX_INPUTS], output; /* values, at their roots */
     bool relu;                                                  /* fused behind it */
-    bool own_depthwise;      /* gradient of the weights by depthwise.c: the library has only reference code for it */
-    bool masks;              /* backward: the gradient passes where the output is positive (fused relu, not batch norm's) */
+    bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
+    bool masks;         /* backward: the gradient passes where the output is positive (fused relu, not batch norm's) */
     kernel *forward, *backward_data, *backward_weights;
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
     kernel *parts[MAX_PARTS];                   /* concat: gradients of the inputs */
@@ -84,13 +84,13 @@ struct op {
     uint32_t weight, bias;                      /* parameters, NONE if there are none; batch norm: scale, shift */
     uint32_t mean, variance;                    /* running statistics */
     uint64_t batch_mean, batch_variance;        /* floats, in the block of statistics */
-    comet_slot norm_slot;                /* batch norm: what it stores */
+    comet_slot norm_slot;                       /* batch norm: what it stores */
     norm_shape norm;
     uint32_t norm_tensor; /* of the adaptive bound, or NONE */
     const layout *workspace_layout;
     buffer_id workspace;
     comet_slot workspace_slot;
-    void *workspace_taken; /* from the store, in backward */
+    void *workspace_taken;                                          /* from the store, in backward */
     buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
     buffer_id scratch_forward, scratch_weights, scratch_backward, weights_copy, fresh_weight, fresh_bias;
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
@@ -140,6 +140,7 @@ struct comet_model {
     const float *images;
     uint64_t step;
     uint32_t n_accumulated;
+    const char *dump;       /* folder for saved activations of the step at hand, or NULL */
     assessment *assessment; /* NULL where nothing is lossy */
 };
 
@@ -204,6 +205,11 @@ comet_status saved_drop(comet_model *m, op *o);
 comet_status saved_mask(comet_model *m, const op *o);
 /* The tensor description of a layout for the codec. */
 comet_tensor tensor_of(const layout *l);
+
+/* ---- model_dump.c ---- */
+
+/* Writes a saved tensor, where that was asked for. */
+comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const float *x);
 
 /* ---- model_assess.c: adaptive bounds ---- */
 

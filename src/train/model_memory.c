@@ -1,9 +1,9 @@
 /*
  * What a model's memory is for, before and after steps; and the one region that transients and coded tensors share.
  *
- * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of the
- * region and coded tensors grow from its bottom; each slot has a ceiling, the lowest byte that any transient takes while the slot is
- * held. What does not fit below goes to memory that the store takes itself.
+ * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
+ * the region and coded tensors grow from its bottom; each slot has a ceiling, the lowest byte that any transient takes while
+ * the slot is held. What does not fit below goes to memory that the store takes itself.
  */
 #include <math.h>
 

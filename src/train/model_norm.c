@@ -1,7 +1,7 @@
 /*
- * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it goes
- * tile by tile of the store, so that coded tensors are never whole in memory: forward normalises in place while it codes, backward
- * decodes every tile twice.
+ * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it
+ * goes tile by tile of the store, so that coded tensors are never whole in memory: forward normalises in place while it codes,
+ * backward decodes every tile twice.
  */
 #include <float.h>
 #include <math.h>
@@ -45,9 +45,9 @@ typedef struct norm_run {
     bool lossy; /* what is stored is w, not z */
     uint64_t n_tiles, tile, segments;
     float *lanes[N_COEFFICIENTS], *channel;
-    double *sums;    /* segments of all tiles, or NULL */
-    float *rooms;    /* a tile for each worker */
-    double *folded;  /* two by channel */
+    double *sums;   /* segments of all tiles, or NULL */
+    float *rooms;   /* a tile for each worker */
+    double *folded; /* two by channel */
     atomic_size_t next;
     atomic_int status;
     norm_apply_coefficients apply;
@@ -85,7 +85,8 @@ uint64_t norm_scratch_bytes(const comet_model *m, const op *o)
     uint64_t n_tiles, tile;
     tiles_of(m, o, &n_tiles, &tile);
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
-           rounded(2 * s->channels * sizeof(double)) + rounded(n_tiles * norm_segments(s, tile) * 2 * s->width * sizeof(double)) +
+           rounded(2 * s->channels * sizeof(double)) +
+           rounded(n_tiles * norm_segments(s, tile) * 2 * s->width * sizeof(double)) +
            m->params.n_threads * rounded(tile * sizeof(float));
 }
 
@@ -115,8 +116,8 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     r->folded = carve(&at, 2 * r->s->channels * sizeof(double));
     r->sums = carve(&at, r->n_tiles * r->segments * 2 * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
-    r->apply = (norm_apply_coefficients){r->lanes[MEAN], r->lanes[SCALE], r->lanes[SHIFT], r->lanes[CODE_SCALE],
-                                         r->lanes[CODE_SHIFT]};
+    r->apply =
+        (norm_apply_coefficients){r->lanes[MEAN], r->lanes[SCALE], r->lanes[SHIFT], r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT]};
     r->stored = (norm_stored_coefficients){.mask_from = r->lanes[MASK_FROM],
                                            .mask_scale = r->lanes[MASK_SCALE],
                                            .mask_shift = r->lanes[MASK_SHIFT],
@@ -330,6 +331,8 @@ comet_status norm_forward(comet_model *m, op *o, run_mode mode)
         TRY(batch_statistics(&r, mean, variance));
     }
     set_coefficients(&r, MEAN, FROM, mean, variance);
+    if (m->dump && mode == RUN_TRAIN)
+        TRY(dump_tensor(m, o->layer->name, "bn input", m->values[o->inputs[0]].layout, r.in));
     TRY(apply_and_put(&r, mode == RUN_TRAIN));
     if (mode == RUN_TRAIN)
         move_statistics(&r);
@@ -425,9 +428,7 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
             const double gain = gamma * inverse, s = r->folded[channels + c] / count;
             scale[c] = (float)r->folded[channels + c];
             shift[c] = (float)r->folded[c];
-            r->channel[c] = (float)(kind == GAIN     ? gain
-                                    : kind == OFFSET ? -gain * r->folded[c] / count
-                                                     : -gain * s);
+            r->channel[c] = (float)(kind == GAIN ? gain : kind == OFFSET ? -gain * r->folded[c] / count : -gain * s);
         }
         norm_spread(r->s, r->channel, r->lanes[kind]);
     }

@@ -55,8 +55,8 @@ static comet_status declare_value(comet_model *m, value *x)
 /* Signs stand for the relu behind it. */
 static comet_status declare_norm(comet_model *m, op *o)
 {
-    const comet_slot_spec spec = spec_of(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY,
-                                         m->values[o->inputs[0]].layout);
+    const comet_slot_spec spec =
+        spec_of(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY, m->values[o->inputs[0]].layout);
     return comet_store_declare(m->store, &spec, &o->norm_slot);
 }
 
@@ -100,6 +100,15 @@ comet_status saved_declare(comet_model *m)
 
 /* ---- forward ---- */
 
+static comet_status put_value(comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    const char *layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
+    if (m->dump)
+        TRY(dump_tensor(m, layer, x->saved_for, x->layout, value_data(m, v)));
+    return comet_store_put(m->store, x->slot, value_data(m, v));
+}
+
 comet_status saved_put_before(comet_model *m, const op *o)
 {
     for (uint32_t j = 0; j < o->n_inputs; j++) {
@@ -108,7 +117,7 @@ comet_status saved_put_before(comet_model *m, const op *o)
         for (uint32_t k = 0; k < j; k++)
             again |= o->inputs[k] == o->inputs[j];
         if (x->slot != COMET_NO_SLOT && x->last_reader == o->index && !again)
-            TRY(comet_store_put(m->store, x->slot, value_data(m, o->inputs[j])));
+            TRY(put_value(m, o->inputs[j]));
     }
     return COMET_OK;
 }
@@ -117,10 +126,9 @@ comet_status saved_put_after(comet_model *m, const op *o)
 {
     const value *y = &m->values[o->output];
     if (y->slot != COMET_NO_SLOT && y->last_reader == NONE)
-        TRY(comet_store_put(m->store, y->slot, value_data(m, o->output)));
-    return o->workspace_slot == COMET_NO_SLOT
-               ? COMET_OK
-               : comet_store_put(m->store, o->workspace_slot, arena_at(&m->arena, o->workspace));
+        TRY(put_value(m, o->output));
+    return o->workspace_slot == COMET_NO_SLOT ? COMET_OK
+                                              : comet_store_put(m->store, o->workspace_slot, arena_at(&m->arena, o->workspace));
 }
 
 /* ---- backward ---- */
