@@ -121,6 +121,31 @@ static void test_ceilings(void **state)
     free(x);
 }
 
+/* The bytes behind a tile that decoding may read lie in lent memory too, or the tile does not. */
+static void test_lent_memory_is_not_read_beyond(void **state)
+{
+    comet_tensor t = tensor_1d(COMET_DTYPE_F32, 6000);
+    float *x = make_data(SEED, DATA_RELU, &t);
+    for (int level = COMET_LEVEL_FAST; level <= COMET_LEVEL_DENSE; level++) {
+        comet_store *s = store_with(NULL, 1, NULL);
+        comet_slot slot = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_BOUNDED, (comet_level)level, 0.05));
+        put_and_check(s, slot, x);
+        uint64_t held = report_of(s, slot).bytes_held;
+        guarded g = guarded_make(held + 2 * READ_SLACK);
+        for (uint64_t spare = 0; spare < 2 * READ_SLACK; spare += 3) {
+            assert_ok(comet_store_drop(s, slot));
+            assert_ok(comet_store_set_ceiling(s, slot, UINT64_MAX));
+            assert_ok(comet_store_lend(s, guarded_tail(&g, held + spare), held + spare));
+            put_and_check(s, slot, x);
+            bool inside = bytes_between(s, slot, g.end - held - spare, g.end) == held;
+            assert_int_equal(inside, spare >= READ_SLACK);
+        }
+        comet_store_destroy(s);
+        guarded_free(&g);
+    }
+    free(x);
+}
+
 /* ---- the store's own ---- */
 
 /* The second step finds all its memory there; drops in any order free what lies on top. */
@@ -239,6 +264,12 @@ static void test_spill(void **state)
             assert_int_equal(totals_of(s).spilled, 0);
             assert_int_equal(s->spill.used, 0);
         }
+        comet_slot_policy p = bounded(0.1); /* a slot that spills no more holds nothing of the file */
+        assert_ok(comet_store_set_policy(s, a, &p));
+        put_and_check(s, a, x);
+        put_and_check(s, b, x);
+        assert_ok(comet_store_drop(s, b));
+        assert_int_equal(s->spill.used, 0);
         assert_int_equal(totals_of(s).spilled_peak, report_of(s, a).bytes_held + report_of(s, b).bytes_held);
         comet_store_destroy(s);
     }
@@ -616,6 +647,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lent_memory_first),
         cmocka_unit_test(test_ceilings),
+        cmocka_unit_test(test_lent_memory_is_not_read_beyond),
         cmocka_unit_test(test_memory_is_used_again),
         cmocka_unit_test(test_popping),
         cmocka_unit_test(test_no_more_address_space),

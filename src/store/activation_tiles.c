@@ -35,7 +35,7 @@ static comet_status reserve(comet_store *s, const tile_coding *coding)
 static comet_status end_starvation(comet_store *s)
 {
     for (uint32_t i = 0; s->starved && i < s->n_slots; i++)
-        if (s->slots[i]->state != SLOT_EMPTY && !s->slots[i]->raw)
+        if (s->slots[i]->state != SLOT_EMPTY && s->slots[i]->policy.policy != COMET_POLICY_RAW)
             TRY(reserve(s, &s->slots[i]->coding));
     s->starved = false;
     return COMET_OK;

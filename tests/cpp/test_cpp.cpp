@@ -2,6 +2,7 @@
 #include "comet/base.h"
 #include "comet/codec.h"
 #include "comet/npy.h"
+#include "comet/store.h"
 #include "comet/version.h"
 
 #include <cmath>
