@@ -31,21 +31,11 @@ typedef struct train_args {
     uint64_t dump_step; /* 0: not given */
 } train_args;
 
-static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
 static const named schedules[] = {{"constant", COMET_SCHEDULE_CONSTANT},
                                   {"step", COMET_SCHEDULE_STEP},
                                   {"cosine", COMET_SCHEDULE_COSINE},
                                   {"onecycle", COMET_SCHEDULE_ONECYCLE},
                                   {NULL, 0}};
-
-static bool set_optimiser(void *target, const char *text, reason *why)
-{
-    int value = 0;
-    if (!named_find(optimisers, "optimiser", "sgd or adamw", text, &value, why))
-        return false;
-    *(comet_optimiser_kind *)target = (comet_optimiser_kind)value;
-    return true;
-}
 
 static bool set_schedule(void *target, const char *text, reason *why)
 {

@@ -40,11 +40,15 @@ static cli_exit dataset_bytes(comet_dataset *data, uint64_t *bytes)
     return CLI_OK;
 }
 
+void forecaster_add_queues(forecaster *f, uint64_t image_bytes, bool tests)
+{
+    f->data_per_image += image_bytes * (LOADER_QUEUE * (tests ? 2 : 1) - 1); /* one batch is counted as the model's input */
+}
+
 cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset *test)
 {
     const comet_dataset_info d = comet_dataset_describe(train);
-    const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    f->data_per_image = image * (LOADER_QUEUE * (test ? 2 : 1) - 1); /* one batch is counted as the model's input */
+    forecaster_add_queues(f, (uint64_t)d.channels * d.height * d.width * sizeof(float), test != NULL);
     cli_exit code = dataset_bytes(train, &f->data_fixed);
     if (code == CLI_OK && test)
         code = dataset_bytes(test, &f->data_fixed);

@@ -16,6 +16,9 @@
 
 enum { N_MODES = COMET_COMPRESS_AUTO + 1, BATCH_STEP = 8, LARGEST_BATCH = 1024 };
 
+/* Share of a budget that is left alone: forecasts are a few per cent off. As in the paper. */
+#define MEMORY_RESERVE 0.05
+
 /* What a few steps showed. */
 typedef struct mode_sample {
     bool taken;
@@ -36,7 +39,10 @@ typedef struct forecaster {
 void forecaster_init(forecaster *f, const comet_net *net, const comet_model_params *params,
                      const compression_args *compression);
 
-/* What data sets (test may be NULL) and the queues of their loaders will take. */
+/* Adds the queue of a loader for images of so many bytes, or of two loaders, one of them for testing. */
+void forecaster_add_queues(forecaster *f, uint64_t image_bytes, bool tests);
+
+/* Adds what data sets (test may be NULL) and the queues of their loaders will take. */
 cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset *test);
 
 typedef struct memory_forecast {

@@ -9,7 +9,7 @@
 
 static const verb *const verbs[] = {
 #ifdef COMET_HAVE_TRAIN
-    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import,
+    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import, &verb_plan,
 #endif
     &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,  &verb_generate, &verb_doctor, &verb_demo};
 

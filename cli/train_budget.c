@@ -12,7 +12,6 @@
 #include "train_setup.h"
 
 enum { MAX_LADDER = 4 };
-static const double reserve = 0.05; /* as in the paper */
 static const double most_rate = 4;
 
 bool set_batch(void *target, const char *text, reason *why)
@@ -98,7 +97,7 @@ static void choose_spill(budget *b)
 static cli_exit refuse(budget *b, bool may_spill)
 {
     char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
-    const uint64_t wanted = (uint64_t)((double)b->forecast.peak / (1 - reserve));
+    const uint64_t wanted = (uint64_t)((double)b->forecast.peak / (1 - MEMORY_RESERVE));
     const uint64_t rest = b->forecast.peak - b->forecast.model.saved;
     uint32_t batch = 0;
     const cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
@@ -133,7 +132,7 @@ static cli_exit begin(const budget_args *args, const compression_args *compressi
     *b = (budget){.bytes = args->memory, .batch = p->model.batch, .limit = (uint32_t)most};
     if (b->bytes == 0)
         b->bytes = available < UINT64_MAX / 2 ? available + comet_peak_rss() : UINT64_MAX / 2;
-    b->usable = (uint64_t)((double)b->bytes * (1 - reserve));
+    b->usable = (uint64_t)((double)b->bytes * (1 - MEMORY_RESERVE));
     b->n_ladder = ladder_of(compression->mode.value, b->ladder);
     if (args->batch.automatic && most < BATCH_STEP)
         return fail(CLI_USAGE, "--batch auto is for %d images or more; there are %" PRIu64, BATCH_STEP, n_images);

@@ -7,6 +7,6 @@
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
     verb_doctor, verb_demo;
 /* On comet::train, where it is built. */
-extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_bench_train;
+extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_plan, verb_bench_train;
 
 #endif
