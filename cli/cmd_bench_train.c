@@ -94,7 +94,7 @@ static const option options[] = {
     {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
     {0, "compress", "LIST", set_modes, AT(modes),
-     "ways to hold saved activations, separated by commas: off, lossless,\nfast, dense, auto (default off)"},
+     "ways to hold saved activations: off, lossless, fast, dense, auto, with commas (default off)"},
     OPTION_NOISE(bench_args),
     OPTION_SIGMA(bench_args),
     OPTION_OVERHEAD(bench_args),
@@ -238,7 +238,11 @@ static cli_exit measure_here(const bench_args *args, setting s, char **text)
     if (code != CLI_OK)
         return code;
     m.seconds = calloc((size_t)args->steps, sizeof *m.seconds);
-    code = m.seconds ? measure(args, net, s, &m) : fail_memory((size_t)args->steps * sizeof *m.seconds);
+    if (!m.seconds) {
+        comet_net_destroy(net);
+        return fail_memory((size_t)args->steps * sizeof *m.seconds);
+    }
+    code = measure(args, net, s, &m);
     if (code == CLI_OK) {
         json j = describe(args, net, s, &m);
         code = text_of(&j, text);

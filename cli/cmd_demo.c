@@ -18,7 +18,7 @@ const verb verb_demo = {
         },
     .first_is_default = true,
     .usage = "[SUBJECT] [arguments]",
-    .details = "Without a subject the first is meant. Each has its own page: comet demo SUBJECT --help.\n",
+    .details = "The default subject is the first. Each has its own page: comet demo SUBJECT --help.\n",
     .examples = "  comet demo\n"
                 "  comet demo --json\n"
                 "  comet demo codec -j 2\n",

@@ -59,14 +59,12 @@ static const option options[] = {
     {0, "epochs", "N", set_count, AT(epochs), "passes over the data (default 10)"},
     {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules count on it (default: epochs decide)"},
     {0, "batch", "N|auto", set_batch, AT(budget.batch),
-     "images a step (default 128; 32 for images over 64 px); auto: the largest\n"
-     "multiple of 8 up to 1024 that fits --memory, or the machine"},
+     "images a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
     {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     {0, "rate", "R", set_positive, AT(rate),
-     "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3;\n"
-     "with --batch auto times batch / default, its root for adamw, at most 4)"},
+     "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3; more with auto)"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
     {0, "warmup", "EPOCHS", set_positive, AT(warmup), "rate rises for so long; not for onecycle (default 0)"},
     {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
@@ -387,9 +385,11 @@ const verb verb_train = {
     .name = "train",
     .summary = "Train a network",
     .usage = "--model NAME | --net FILE --data SPEC [options]",
-    .details = "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
-               "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
-               "little to the noise that gradients have anyway; forward is exact. docs/training.md has the whole story.\n",
+    .details =
+        "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
+        "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
+        "little to the noise that gradients have anyway; forward is exact. With --batch auto the default rate is times\n"
+        "batch / default batch, for adamw times its square root, at most 4 times. docs/training.md has the whole story.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"

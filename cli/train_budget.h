@@ -25,7 +25,7 @@ bool budget_is_asked(const budget_args *budget, const compression_args *compress
 /* Changes p->model so that the run stays below --memory, or what the machine has, with MEMORY_RESERVE of it left: compression
  * from what was asked for on to denser, then spilling; the batch where it is automatic. `text`: what was chosen, one line.
  * CLI_NO_MEMORY where nothing fits, after saying what would be needed. */
-cli_exit budget_settle(const budget_args *budget, const compression_args *compression, comet_train_params *p,
+cli_exit budget_settle(const budget_args *args, const compression_args *compression, comet_train_params *p,
                        char text[BUDGET_TEXT_BYTES]);
 
 /* What the default rate becomes when the batch was chosen: times batch / usual for sgd, its square root for adamw, at most 4.
