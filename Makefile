@@ -25,7 +25,7 @@ setup: ## install missing packages (see tools/setup)
 setup-dev: ## likewise, with clang, its tools and valgrind
 	@tools/setup dev
 
-demo: all ## compress a generated tensor at several bounds and print what came out
+demo: all ## train a small net raw and compressed, and compare (about three minutes)
 	@build/comet demo
 
 test: setup ## build everything and run every test

@@ -123,3 +123,47 @@ cli_exit command_run(command *c, const char *what, char **output)
         free(text);
     return code;
 }
+
+static bool write_all(int fd, const void *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = write(fd, (const char *)data + done, bytes - done);
+        if (n < 0 && errno != EINTR)
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+static bool read_all(int fd, void *data, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        const ssize_t n = read(fd, (char *)data + done, bytes - done);
+        if (n == 0 || (n < 0 && errno != EINTR))
+            return false;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return true;
+}
+
+cli_exit run_apart(cli_exit (*work)(void *data), void *data, size_t bytes)
+{
+    static const char what[] = "a process of its own";
+    int ends[2];
+    fflush(NULL);
+    if (pipe(ends) != 0)
+        return fail_errno(CLI_FAILED, errno, what);
+    const pid_t child = fork();
+    if (child == 0) {
+        close(ends[0]);
+        const cli_exit code = work(data);
+        _exit(code == CLI_OK && !write_all(ends[1], data, bytes) ? CLI_FAILED : (int)code);
+    }
+    close(ends[1]);
+    const bool whole = child > 0 && read_all(ends[0], data, bytes);
+    close(ends[0]);
+    if (child < 0)
+        return fail(CLI_FAILED, "no process could be started");
+    const cli_exit code = wait_for(child, what);
+    return code == CLI_OK && !whole ? fail(CLI_FAILED, "%s ended without its result", what) : code;
+}

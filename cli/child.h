@@ -27,4 +27,8 @@ void command_share(command *c, const char *name, double value); /* nothing below
  * no process could be started or a signal ended it; otherwise it said itself why it failed, and its exit code is given. */
 cli_exit command_run(command *c, const char *what, char **output);
 
+/* Runs work(data) in a copy of this process and brings the `bytes` bytes of *data back, so that what the work takes and leaves
+ * in memory is gone afterwards. For a process without other threads. */
+cli_exit run_apart(cli_exit (*work)(void *data), void *data, size_t bytes);
+
 #endif

@@ -94,7 +94,7 @@ static const option options[] = {
     {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
     {0, "compress", "LIST", set_modes, AT(modes),
-     "ways to hold saved activations, separated by commas: off, lossless,\nfast, dense, auto (default off)"},
+     "ways to hold saved activations: off, lossless, fast, dense, auto, with commas (default off)"},
     OPTION_NOISE(bench_args),
     OPTION_SIGMA(bench_args),
     OPTION_OVERHEAD(bench_args),
@@ -238,7 +238,11 @@ static cli_exit measure_here(const bench_args *args, setting s, char **text)
     if (code != CLI_OK)
         return code;
     m.seconds = calloc((size_t)args->steps, sizeof *m.seconds);
-    code = m.seconds ? measure(args, net, s, &m) : fail_memory((size_t)args->steps * sizeof *m.seconds);
+    if (!m.seconds) {
+        comet_net_destroy(net);
+        return fail_memory((size_t)args->steps * sizeof *m.seconds);
+    }
+    code = measure(args, net, s, &m);
     if (code == CLI_OK) {
         json j = describe(args, net, s, &m);
         code = text_of(&j, text);
@@ -292,13 +296,6 @@ static cli_exit measure_apart(const bench_args *args, setting s, char **text)
 
 /* ---- rows ---- */
 
-/* NaN where the row has none. */
-static double figure(const cJSON *row, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(row, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
-}
-
 static void print_head(void)
 {
     printf("%-16s %5s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8s\n", "net", "batch", "compress", "images/s", "best",
@@ -319,12 +316,14 @@ static void print_row(const cJSON *row)
     char t[6][24], s[3][SIZE_TEXT_BYTES];
     const cJSON *net = cJSON_GetObjectItemCaseSensitive(row, "net"), *mode = cJSON_GetObjectItemCaseSensitive(row, "compress");
     printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
-           figure(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", figure(row, "images_per_s"),
-           figure(row, "best_images_per_s"), cell(t[0], "%.3f", figure(row, "speed_of_off")),
-           size_text((uint64_t)figure(row, "peak_rss_bytes"), s[0]), cell(t[1], "%.2fx", figure(row, "peak_times_less")),
-           size_text((uint64_t)figure(row, "planned_bytes"), s[1]), size_text((uint64_t)figure(row, "saved_bytes"), s[2]),
-           cell(t[2], "%.1f", figure(row, "ratio")), cell(t[3], "%.1f", figure(row, "conv_ratio")),
-           cell(t[4], "%.1f %%", 100 * figure(row, "codec_share")), figure(row, "loss"));
+           json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", json_number(row, "images_per_s"),
+           json_number(row, "best_images_per_s"), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
+           size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
+           cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
+           size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
+           size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
+           cell(t[3], "%.1f", json_number(row, "conv_ratio")), cell(t[4], "%.1f %%", 100 * json_number(row, "codec_share")),
+           json_number(row, "loss"));
 }
 
 /* Beside the run of the same batch with --compress off, where there is one. */
@@ -332,8 +331,8 @@ static void compare(cJSON *row, const cJSON *off)
 {
     if (!off)
         return;
-    cJSON_AddNumberToObject(row, "speed_of_off", figure(row, "images_per_s") / figure(off, "images_per_s"));
-    cJSON_AddNumberToObject(row, "peak_times_less", figure(off, "peak_rss_bytes") / figure(row, "peak_rss_bytes"));
+    cJSON_AddNumberToObject(row, "speed_of_off", json_number(row, "images_per_s") / json_number(off, "images_per_s"));
+    cJSON_AddNumberToObject(row, "peak_times_less", json_number(off, "peak_rss_bytes") / json_number(row, "peak_rss_bytes"));
 }
 
 static cli_exit show(const bench_args *args, const char *text, cJSON **off, comet_compress_mode mode)

@@ -9,6 +9,8 @@
 
 #include "compression_args.h"
 #include "file_io.h"
+#include "number.h"
+#include "train_budget.h"
 #include "train_report.h"
 #include "train_setup.h"
 #include "verbs.h"
@@ -19,7 +21,8 @@ typedef struct train_args {
     net_args net;
     data_args data;
     compression_args compression;
-    uint64_t epochs, batch, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
+    budget_args budget;
+    uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
     double rate, momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
@@ -28,21 +31,11 @@ typedef struct train_args {
     uint64_t dump_step; /* 0: not given */
 } train_args;
 
-static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
 static const named schedules[] = {{"constant", COMET_SCHEDULE_CONSTANT},
                                   {"step", COMET_SCHEDULE_STEP},
                                   {"cosine", COMET_SCHEDULE_COSINE},
                                   {"onecycle", COMET_SCHEDULE_ONECYCLE},
                                   {NULL, 0}};
-
-static bool set_optimiser(void *target, const char *text, reason *why)
-{
-    int value = 0;
-    if (!named_find(optimisers, "optimiser", "sgd or adamw", text, &value, why))
-        return false;
-    *(comet_optimiser_kind *)target = (comet_optimiser_kind)value;
-    return true;
-}
 
 static bool set_schedule(void *target, const char *text, reason *why)
 {
@@ -65,11 +58,13 @@ static const option options[] = {
     {0, "no-augment", NULL, set_flag, AT(no_augment), "no random crops, shifts and flips"},
     {0, "epochs", "N", set_count, AT(epochs), "passes over the data (default 10)"},
     {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules count on it (default: epochs decide)"},
-    {0, "batch", "N", set_count, AT(batch), "images a step (default 128; 32 for images over 64 px)"},
+    {0, "batch", "N|auto", set_batch, AT(budget.batch),
+     "images a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
     {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
-    {0, "rate", "R", set_positive, AT(rate), "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3)"},
+    {0, "rate", "R", set_positive, AT(rate),
+     "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3; more with auto)"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
     {0, "warmup", "EPOCHS", set_positive, AT(warmup), "rate rises for so long; not for onecycle (default 0)"},
     {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
@@ -92,6 +87,9 @@ static const option options[] = {
     OPTION_NOISE(train_args),
     OPTION_SIGMA(train_args),
     OPTION_OVERHEAD(train_args),
+    {0, "memory", "SIZE", set_bytes, AT(budget.memory),
+     "stay below 4GiB, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
+     "limit)"},
     {0, "spill", "DIR", set_text, AT(compression.spill), "folder for a file of what does not fit memory (default: none)"},
     OPTION_CHECKSUMS(train_args),
     {0, "dump-activations", "DIR", set_text, AT(dump), "write what one step saves as .npy files to DIR, made if missing"},
@@ -136,10 +134,14 @@ static double default_rate(const train_args *args, const comet_net *net)
     return has_batch_norm(net) ? 0.1 : 0.01;
 }
 
+static uint32_t usual_batch(const comet_net *net)
+{
+    return comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
+}
+
 static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
 {
-    const uint64_t usual = comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
-    model->batch = (uint32_t)(args->batch > 0 ? args->batch : usual);
+    model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
     model->n_threads = (uint32_t)args->n_threads;
     model->seed = args->seed;
     model->label_smoothing = (float)args->smoothing;
@@ -239,6 +241,54 @@ static cli_exit open_log(const train_args *args, train_report *report)
     return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there", args->log);
 }
 
+/* ---- the budget ---- */
+
+/* A run that goes on keeps the batch it had, whatever memory there is now. 0: there is none, or it cannot be read. */
+static uint64_t batch_of_run(const train_args *args)
+{
+    char path[4096];
+    blob text;
+    uint64_t batch = 0;
+    reason why;
+    if (!args->resume || (size_t)snprintf(path, sizeof path, "%s/state.json", args->out) >= sizeof path ||
+        access(path, R_OK) != 0 || file_read(path, &text) != CLI_OK)
+        return 0;
+    cJSON *state = cJSON_ParseWithLength((const char *)text.data, text.bytes);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(state, "batch");
+    if (!cJSON_IsString(item) || !number_u64(item->valuestring, 1, UINT32_MAX, &batch, &why))
+        batch = 0;
+    cJSON_Delete(state);
+    blob_free(&text);
+    return batch;
+}
+
+/* Batch, compression and rate as memory allows. */
+static cli_exit settle_budget(const train_args *args, comet_train_params *p, train_report *report)
+{
+    budget_args budget = args->budget;
+    char text[BUDGET_TEXT_BYTES];
+    const uint64_t earlier = budget.batch.automatic ? batch_of_run(args) : 0;
+    if (!budget_is_asked(&budget, &args->compression))
+        return CLI_OK;
+    if (earlier > 0) {
+        budget.batch.automatic = false;
+        p->model.batch = (uint32_t)earlier;
+    }
+    const cli_exit code = budget_settle(&budget, &args->compression, p, text);
+    if (code != CLI_OK)
+        return code;
+    train_report_note(report, text);
+    if (!args->budget.batch.automatic || args->rate >= 0)
+        return CLI_OK;
+    const uint32_t usual = usual_batch(p->net);
+    p->schedule.rate *= budget_rate_factor(args->optimiser, p->model.batch, usual);
+    snprintf(text, sizeof text, "rate %.4g for batch %u: %s, at most 4 times that of batch %u", p->schedule.rate,
+             (unsigned)p->model.batch, args->optimiser == COMET_OPTIMISER_ADAMW ? "as the root of the batch" : "as the batch",
+             (unsigned)usual);
+    train_report_note(report, text);
+    return CLI_OK;
+}
+
 /* ---- the run ---- */
 
 typedef struct session {
@@ -321,8 +371,10 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         fill_params(args, s.net, &params);
         params.train_data = s.train;
         params.test_data = s.test;
-        code = train(args, &params, &report);
+        code = settle_budget(args, &params, &report);
     }
+    if (code == CLI_OK)
+        code = train(args, &params, &report);
     if (report.log)
         fclose(report.log);
     close_session(&s);
@@ -333,12 +385,15 @@ const verb verb_train = {
     .name = "train",
     .summary = "Train a network",
     .usage = "--model NAME | --net FILE --data SPEC [options]",
-    .details = "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
-               "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
-               "little to the noise that gradients have anyway; forward is exact. docs/training.md has the whole story.\n",
+    .details =
+        "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
+        "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
+        "little to the noise that gradients have anyway; forward is exact. With --batch auto the default rate is times\n"
+        "batch / default batch, for adamw times its square root, at most 4 times. docs/training.md has the whole story.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
+                "  comet train --model resnet50 --data folder:DIR --memory 4GiB --batch auto\n"
                 "  comet train --net mynet.txt --data npy:x.npy,y.npy --compress dense --noise 0.5%\n",
     .operands = (const char *const[]){NULL},
     .options = options,

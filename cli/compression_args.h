@@ -28,15 +28,15 @@ bool set_percent(void *target, const char *text, reason *why);  /* double, "1%" 
 bool set_overhead(void *target, const char *text, reason *why); /* likewise, 0 allowed */
 bool set_bytes(void *target, const char *text, reason *why);    /* uint64_t, "4GiB", "500MB", "4294967296" */
 
-#define OPTION_NOISE(type)                                                                                    \
-    {                                                                                                         \
-        0, "noise", "SHARE", set_percent, offsetof(type, compression.noise),                                  \
-            "errors may add so much to the variance of each layer's gradient\n(default 1%, the same as 0.01)" \
+#define OPTION_NOISE(type)                                                                       \
+    {                                                                                            \
+        0, "noise", "SHARE", set_percent, offsetof(type, compression.noise),                     \
+            "what errors may add to the variance of each layer's gradient (default 1%, or 0.01)" \
     }
-#define OPTION_SIGMA(type)                                                                                        \
-    {                                                                                                             \
-        0, "sigma", "FACTOR", set_percent, offsetof(type, compression.sigma),                                     \
-            "the paper's rule instead: gradients off by FACTOR x mean |momentum|\n(0.01 there; default: --noise)" \
+#define OPTION_SIGMA(type)                                                                        \
+    {                                                                                             \
+        0, "sigma", "FACTOR", set_percent, offsetof(type, compression.sigma),                     \
+            "the paper's rule: errors of FACTOR x mean |momentum|, there 0.01 (default: --noise)" \
     }
 #define OPTION_OVERHEAD(type)                                                       \
     {                                                                               \

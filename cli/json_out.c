@@ -69,6 +69,12 @@ void json_add_tensor(json *j, const comet_tensor *tensor)
     json_add_text(j, "layout", layout_name(tensor->layout));
 }
 
+double json_number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : NAN;
+}
+
 cli_exit json_write(json *j, FILE *out)
 {
     char *text = j->failed ? NULL : cJSON_PrintUnformatted(j->root);

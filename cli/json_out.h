@@ -30,6 +30,9 @@ void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t
 /* dims, dtype and layout. */
 void json_add_tensor(json *j, const comet_tensor *tensor);
 
+/* The number behind a key of an object that was read; NaN where there is none. */
+double json_number(const cJSON *object, const char *key);
+
 /* Prints the object as one line on stdout, or to `out`, and releases it. */
 cli_exit json_print(json *j);
 cli_exit json_write(json *j, FILE *out);

@@ -9,7 +9,7 @@
 
 static const verb *const verbs[] = {
 #ifdef COMET_HAVE_TRAIN
-    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import,
+    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import, &verb_plan,
 #endif
     &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,  &verb_generate, &verb_doctor, &verb_demo};
 
@@ -115,10 +115,13 @@ static cli_exit run_verb(const verb *v, int argc, char **argv)
     const verb *subject = argc > 0 ? find_subject(v, argv[0]) : NULL;
     if (subject)
         return run_verb(subject, argc - 1, argv + 1);
-    if (argc == 0 || !asks_for_help(argv[0]))
-        return unknown_subject(v, argc > 0 ? argv[0] : NULL);
-    verb_help(v);
-    return CLI_OK;
+    if (argc > 0 && asks_for_help(argv[0])) {
+        verb_help(v);
+        return CLI_OK;
+    }
+    if (v->first_is_default && (argc == 0 || argv[0][0] == '-'))
+        return run_verb(v->subjects[0], argc, argv);
+    return unknown_subject(v, argc > 0 ? argv[0] : NULL);
 }
 
 static cli_exit dispatch(int argc, char **argv)

@@ -220,12 +220,23 @@ static json end_object(const comet_train_event *e)
     return j;
 }
 
-void train_report_failure(train_report *r, const char *sentence)
+static void log_sentence(train_report *r, const char *event, const char *sentence)
 {
     json j = json_begin();
-    json_add_text(&j, "event", "error");
+    json_add_text(&j, "event", event);
     json_add_text(&j, "text", sentence);
     log_line(r, &j);
+}
+
+void train_report_note(train_report *r, const char *sentence)
+{
+    log_sentence(r, "note", sentence);
+    say("%s", sentence);
+}
+
+void train_report_failure(train_report *r, const char *sentence)
+{
+    log_sentence(r, "error", sentence);
 }
 
 /* ---- lines to read ---- */

@@ -27,6 +27,9 @@ typedef struct train_report {
 /* The event function of comet_train_params; `user` is a train_report. */
 void train_report_event(void *user, const comet_train_event *event);
 
+/* A sentence before the run, for the user and in the log. */
+void train_report_note(train_report *r, const char *sentence);
+
 /* A last line in the log for a run that failed. */
 void train_report_failure(train_report *r, const char *sentence);
 

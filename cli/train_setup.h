@@ -54,6 +54,7 @@ bool set_any_count(void *target, const char *text, reason *why); /* uint64_t, 0 
 bool set_positive(void *target, const char *text, reason *why);  /* double, 0 to 1e6; 0 itself is allowed */
 bool set_share(void *target, const char *text, reason *why);     /* double, 0 to below 1 */
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
+bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
 
 /* A net as args say; channels, size and classes are for a built-in one, 0 for its own. */
 cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net);

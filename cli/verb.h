@@ -10,6 +10,7 @@ typedef struct verb {
     const char *name;                   /* with the subject, such as "bench codec", for one of several */
     const char *summary;                /* one line for the list of verbs, without a full stop */
     const struct verb *const *subjects; /* verbs one of whose last words must follow this one, then NULL; else NULL itself */
+    bool first_is_default;              /* without such a word the first of them is meant */
     const char *usage;                  /* operands and main options */
     const char *details;                /* text before the options; may be "" */
     const char *examples;               /* three or more lines */

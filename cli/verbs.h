@@ -1,12 +1,13 @@
-/* The verbs. A new one is a cmd_*.c, a word here and a line in main.c; a new subject of bench is a line in cmd_bench.c. */
+/* The verbs. A new one is a cmd_*.c, a word here and a line in main.c; a new subject of bench or demo a line in
+ * cmd_bench.c or cmd_demo.c. */
 #ifndef COMET_CLI_VERBS_H
 #define COMET_CLI_VERBS_H
 
 #include "verb.h"
 
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
-    verb_doctor, verb_demo;
+    verb_doctor, verb_demo, verb_demo_codec;
 /* On comet::train, where it is built. */
-extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_bench_train;
+extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_plan, verb_bench_train, verb_demo_train;
 
 #endif

@@ -315,6 +315,10 @@ COMET_API comet_status comet_train_run(const comet_train_params *params, comet_t
 COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
                                                 uint64_t bytes_per_image);
 
+/* Bytes that this process can still get: the least of what the machine has available and what its control groups and its own
+ * limits leave; UINT64_MAX where nothing is known. */
+COMET_API uint64_t comet_memory_available(void);
+
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
 

@@ -1,6 +1,4 @@
-/* What the machine has and gives; see machine.h. */
-#include "train/machine.h"
-
+/* What the machine has and gives, and whether a model fits. Linux; elsewhere nothing is known and nothing is refused. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -91,7 +89,7 @@ static void lower_to_limit(uint64_t *available, int resource, const char *used_k
     lower(available, less((uint64_t)limit.rlim_cur, kilobytes * 1024));
 }
 
-uint64_t machine_memory_available(void)
+uint64_t comet_memory_available(void)
 {
     uint64_t available = UINT64_MAX, kilobytes = 0;
     if (number_after("/proc/meminfo", "MemAvailable:", &kilobytes))
@@ -141,7 +139,7 @@ static comet_status largest_batch(const comet_net *net, const comet_model_params
 
 comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params, uint64_t bytes_per_image)
 {
-    const uint64_t available = machine_memory_available();
+    const uint64_t available = comet_memory_available();
     uint64_t bytes = 0;
     uint32_t fitting = 0;
     comet_status status = bytes_needed(net, params, params->batch, bytes_per_image, &bytes);

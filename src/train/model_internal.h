@@ -204,7 +204,7 @@ comet_status saved_drop(comet_model *m, op *o);
 /* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. */
 comet_status saved_mask(comet_model *m, const op *o);
 /* The tensor description of a layout for the codec. */
-comet_tensor tensor_of(const layout *l);
+comet_tensor layout_tensor(const layout *l);
 
 /* ---- model_dump.c ---- */
 

@@ -11,7 +11,7 @@
 /* ---- slots ---- */
 
 /* Flat where the layout has no name in the codec. */
-comet_tensor tensor_of(const layout *l)
+comet_tensor layout_tensor(const layout *l)
 {
     comet_tensor t;
     uint64_t dims[5], block = 1, n = layout_bytes(l) / sizeof(float);
@@ -38,7 +38,7 @@ static comet_slot_spec spec_of(const char *layer, comet_slot_class class_, comet
     spec.layer = layer;
     spec.class_ = class_;
     spec.exactness = exactness;
-    spec.tensor = tensor_of(l);
+    spec.tensor = layout_tensor(l);
     spec.bytes = layout_bytes(l);
     return spec;
 }

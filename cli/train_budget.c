@@ -1,0 +1,185 @@
+/* Budgets; see train_budget.h. */
+#include "train_budget.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "child.h"
+#include "forecast.h"
+#include "number.h"
+#include "train_setup.h"
+
+enum { MAX_LADDER = 4 };
+static const double most_rate = 4;
+
+bool set_batch(void *target, const char *text, reason *why)
+{
+    batch_arg *batch = target;
+    batch->automatic = strcmp(text, "auto") == 0;
+    batch->value = 0;
+    if (batch->automatic || number_u64(text, 1, UINT32_MAX, &batch->value, why))
+        return true;
+    const reason number = *why;
+    return reason_set(why, "%.200s; nor is it 'auto'", number.text);
+}
+
+bool budget_is_asked(const budget_args *budget, const compression_args *compression)
+{
+    return budget->memory > 0 || budget->batch.automatic || compression->spill;
+}
+
+double budget_rate_factor(comet_optimiser_kind optimiser, uint32_t batch, uint32_t usual)
+{
+    const double times = (double)batch / usual;
+    return fmin(optimiser == COMET_OPTIMISER_ADAMW ? sqrt(times) : times, most_rate);
+}
+
+/* From what was asked for to what takes least. Whoever asked for exact bits does not get others. */
+static size_t ladder_of(comet_compress_mode first, comet_compress_mode ladder[MAX_LADDER])
+{
+    size_t n = 0;
+    ladder[n++] = first;
+    if (first == COMET_COMPRESS_LOSSLESS)
+        return n;
+    if (first == COMET_COMPRESS_OFF)
+        ladder[n++] = COMET_COMPRESS_AUTO;
+    if (first != COMET_COMPRESS_DENSE)
+        ladder[n++] = COMET_COMPRESS_DENSE;
+    return n;
+}
+
+typedef struct budget {
+    forecaster f;
+    uint64_t bytes, usable; /* all, and without the reserve */
+    comet_compress_mode ladder[MAX_LADDER];
+    size_t n_ladder;
+    uint32_t limit; /* of an automatic batch */
+    /* what was chosen */
+    comet_compress_mode mode;
+    uint32_t batch;
+    memory_forecast forecast;
+    uint64_t spill_above;
+    bool fits, spills;
+} budget;
+
+static cli_exit choose_batch(budget *b)
+{
+    cli_exit code = CLI_OK;
+    b->batch = 0;
+    for (size_t i = 0; i < b->n_ladder && b->batch == 0 && code == CLI_OK; i++)
+        code = forecast_largest_batch(&b->f, b->ladder[i], b->usable, b->limit, &b->batch);
+    if (b->batch == 0)
+        b->batch = BATCH_STEP; /* with what spilling can do */
+    return code;
+}
+
+static cli_exit choose_mode(budget *b)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < b->n_ladder && !b->fits && code == CLI_OK; i++) {
+        b->mode = b->ladder[i];
+        code = forecast_memory(&b->f, b->mode, b->batch, &b->forecast);
+        b->fits = code == CLI_OK && b->forecast.peak <= b->usable;
+    }
+    return code;
+}
+
+/* Everything else stays in memory; coded activations get what is left. Where all fits it is a net to fall into. */
+static void choose_spill(budget *b)
+{
+    const uint64_t rest = b->forecast.peak - b->forecast.model.saved;
+    b->spills = !b->fits && rest < b->usable && b->mode != COMET_COMPRESS_OFF;
+    b->spill_above = b->usable > rest ? b->usable - rest : 0;
+}
+
+static cli_exit refuse(budget *b, bool may_spill)
+{
+    char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
+    const uint64_t wanted = (uint64_t)((double)b->forecast.peak / (1 - MEMORY_RESERVE));
+    const uint64_t rest = b->forecast.peak - b->forecast.model.saved;
+    uint32_t batch = 0;
+    const cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
+    if (code != CLI_OK)
+        return code;
+    if (batch > 0)
+        snprintf(fitting, sizeof fitting, "; batch %" PRIu32 " would fit", batch);
+    return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s needs %s, %s are allowed%s%s", b->batch,
+                mode_name(b->mode), size_text(wanted, need), size_text(b->bytes, has), fitting,
+                may_spill || rest >= b->usable ? "" : "; --spill DIR would do on a disk");
+}
+
+static void describe(const budget *b, bool automatic, char text[BUDGET_TEXT_BYTES])
+{
+    char peak[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], spill[80] = "", size[SIZE_TEXT_BYTES];
+    const uint64_t held = b->forecast.model.saved;
+    if (b->spills)
+        snprintf(spill, sizeof spill, ", %s of activations in memory and the rest spilled", size_text(b->spill_above, size));
+    snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
+             b->batch, automatic ? " (chosen)" : "", mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
+             b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "",
+             size_text(b->spills ? b->forecast.peak - held + b->spill_above : b->forecast.peak, peak),
+             size_text(b->bytes, all));
+    strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);
+}
+
+static cli_exit begin(const budget_args *args, const compression_args *compression, const comet_train_params *p, budget *b)
+{
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images, available = comet_memory_available();
+    const uint64_t accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
+    const uint64_t most = n_images / accumulate < LARGEST_BATCH ? n_images / accumulate : LARGEST_BATCH;
+    *b = (budget){.bytes = args->memory, .batch = p->model.batch, .limit = (uint32_t)most};
+    if (b->bytes == 0)
+        b->bytes = available < UINT64_MAX / 2 ? available + comet_peak_rss() : UINT64_MAX / 2;
+    b->usable = (uint64_t)((double)b->bytes * (1 - MEMORY_RESERVE));
+    b->n_ladder = ladder_of(compression->mode.value, b->ladder);
+    if (args->batch.automatic && most < BATCH_STEP)
+        return fail(CLI_USAGE, "--batch auto is for %d images or more; there are %" PRIu64, BATCH_STEP, n_images);
+    forecaster_init(&b->f, p->net, &p->model, compression);
+    return forecaster_add_data(&b->f, p->train_data, p->test_data);
+}
+
+typedef struct settlement {
+    const budget_args *args;
+    const compression_args *compression;
+    comet_train_params p;
+    char text[BUDGET_TEXT_BYTES];
+} settlement;
+
+static cli_exit settle(void *data)
+{
+    settlement *s = data;
+    budget b;
+    cli_exit code = begin(s->args, s->compression, &s->p, &b);
+    if (code == CLI_OK && s->args->batch.automatic)
+        code = choose_batch(&b);
+    if (code == CLI_OK)
+        code = choose_mode(&b);
+    if (code != CLI_OK)
+        return code;
+    if (s->compression->spill)
+        choose_spill(&b);
+    if (!b.fits && !b.spills)
+        return refuse(&b, s->compression->spill != NULL);
+    s->p.model.batch = b.batch;
+    forecast_settle(&b.f, b.mode, &s->p.model.compression);
+    s->p.model.compression.spill_above = b.spill_above;
+    if (b.mode == COMET_COMPRESS_OFF)
+        s->p.model.compression.spill_folder = NULL; /* only what is coded is spilled */
+    describe(&b, s->args->batch.automatic, s->text);
+    return CLI_OK;
+}
+
+/* Apart, since plans for many batches leave oneDNN with kernels for them. Pointers mean the same on both sides. */
+cli_exit budget_settle(const budget_args *args, const compression_args *compression, comet_train_params *p,
+                       char text[BUDGET_TEXT_BYTES])
+{
+    settlement s = {.args = args, .compression = compression, .p = *p};
+    const cli_exit code = run_apart(settle, &s, sizeof s);
+    if (code != CLI_OK)
+        return code;
+    p->model = s.p.model;
+    memcpy(text, s.text, BUDGET_TEXT_BYTES);
+    return CLI_OK;
+}
