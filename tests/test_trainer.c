@@ -37,6 +37,7 @@ static void on_event(void *user, const comet_train_event *e)
         o->last_loss = e->train_loss;
         o->stop = o->stop_at > 0 && e->step == o->stop_at;
         break;
+    case COMET_EVENT_ASSESS: break;
     case COMET_EVENT_EPOCH: o->n_epoch++; break;
     case COMET_EVENT_CHECKPOINT: e->checkpoint_ok ? o->n_saved++ : o->n_failed++; break;
     case COMET_EVENT_NOTE:

@@ -24,17 +24,11 @@ typedef enum kernel_arg {
     ARG_WEIGHTS,
     ARG_BIAS,
     ARG_DST,
-    ARG_MEAN,
-    ARG_VARIANCE,
-    ARG_SCALE,
-    ARG_SHIFT,
     ARG_WORKSPACE,
     ARG_DIFF_SRC,
     ARG_DIFF_DST,
     ARG_DIFF_WEIGHTS,
     ARG_DIFF_BIAS,
-    ARG_DIFF_SCALE,
-    ARG_DIFF_SHIFT,
     ARG_SCRATCH,
     ARG_MULTIPLE, /* concat: the i-th source is ARG_MULTIPLE + i */
     N_KERNEL_ARGS = ARG_MULTIPLE + COMET_MAX_INPUTS,
@@ -99,15 +93,6 @@ comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, con
 comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool relu, const layout *src, kernel **k);
 comet_status kernel_linear_backward_data(backend *b, const kernel *forward, kernel **k);
 comet_status kernel_linear_backward_weights(backend *b, bool bias, const kernel *forward, kernel **k);
-
-typedef enum norm_use {
-    NORM_TRAIN, /* computes mean and variance, and with relu a workspace that holds the mask */
-    NORM_APPLY, /* takes them */
-} norm_use;
-
-comet_status kernel_norm_forward(backend *b, norm_use use, float eps, bool relu, const layout *data, kernel **k);
-/* DIFF_SRC may be DIFF_DST. */
-comet_status kernel_norm_backward(backend *b, float eps, bool relu, const kernel *forward, kernel **k);
 
 /* relu, relu6, silu, sigmoid; in place if the caller likes. Backward takes ARG_DST (silu: ARG_SRC); DIFF_SRC may be DIFF_DST.
  */

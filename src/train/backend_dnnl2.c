@@ -51,17 +51,11 @@ static const int dnnl_args[ARG_MULTIPLE] = {
     [ARG_WEIGHTS] = DNNL_ARG_WEIGHTS,
     [ARG_BIAS] = DNNL_ARG_BIAS,
     [ARG_DST] = DNNL_ARG_DST,
-    [ARG_MEAN] = DNNL_ARG_MEAN,
-    [ARG_VARIANCE] = DNNL_ARG_VARIANCE,
-    [ARG_SCALE] = DNNL_ARG_SCALE,
-    [ARG_SHIFT] = DNNL_ARG_SHIFT,
     [ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
     [ARG_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
     [ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
     [ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
     [ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
-    [ARG_DIFF_SCALE] = DNNL_ARG_DIFF_SCALE,
-    [ARG_DIFF_SHIFT] = DNNL_ARG_DIFF_SHIFT,
     [ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
 };
 
@@ -660,53 +654,6 @@ comet_status kernel_linear_backward_weights(backend *b, bool bias, const kernel 
                                    {ARG_DIFF_WEIGHTS, MD(pd, diff_weights, 0)},
                                    {ARG_DIFF_BIAS, MD(pd, diff_weights, 1)},
                                    {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
-    return MAKE(b, pd, operands, k);
-}
-
-/* ---- batch normalisation ---- */
-
-comet_status kernel_norm_forward(backend *b, norm_use use, float eps, bool relu, const layout *data, kernel **k)
-{
-    unsigned flags =
-        dnnl_use_scale | dnnl_use_shift | (use == NORM_APPLY ? dnnl_use_global_stats : 0u) | (relu ? dnnl_fuse_norm_relu : 0u);
-    const dnnl_dims_t channels = {data->md.dims[1]};
-    dnnl_memory_desc_t per_channel;
-    dnnl_batch_normalization_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    TRY(plain_md(&per_channel, 1, channels, dnnl_a));
-    TRY_DNNL(dnnl_batch_normalization_forward_desc_init(
-                 &desc, use == NORM_APPLY ? dnnl_forward_inference : dnnl_forward_training, &data->md, eps, flags),
-             "batch normalisation");
-    TRY(make_pd(b, &desc, false, NULL, "batch normalisation", &pd));
-    const operand_md operands[] = {{ARG_SRC, &data->md},
-                                   {ARG_DST, &data->md},
-                                   {ARG_MEAN, &per_channel},
-                                   {ARG_VARIANCE, &per_channel},
-                                   {ARG_SCALE, &per_channel},
-                                   {ARG_SHIFT, &per_channel},
-                                   {ARG_WORKSPACE, MD(pd, workspace, 0)}};
-    return MAKE(b, pd, operands, k);
-}
-
-comet_status kernel_norm_backward(backend *b, float eps, bool relu, const kernel *forward, kernel **k)
-{
-    const unsigned flags = dnnl_use_scale | dnnl_use_shift | (relu ? dnnl_fuse_norm_relu : 0u);
-    const dnnl_memory_desc_t *data = md_of(forward, ARG_SRC), *per_channel = md_of(forward, ARG_MEAN);
-    dnnl_batch_normalization_desc_t desc;
-    dnnl_primitive_desc_t pd;
-    TRY_DNNL(dnnl_batch_normalization_backward_desc_init(&desc, dnnl_backward, data, data, eps, flags),
-             "batch normalisation backward");
-    TRY(make_pd(b, &desc, false, forward, "batch normalisation backward", &pd));
-    const operand_md operands[] = {{ARG_SRC, data},
-                                   {ARG_DIFF_SRC, data},
-                                   {ARG_DIFF_DST, data},
-                                   {ARG_MEAN, per_channel},
-                                   {ARG_VARIANCE, per_channel},
-                                   {ARG_SCALE, per_channel},
-                                   {ARG_SHIFT, per_channel},
-                                   {ARG_DIFF_SCALE, per_channel},
-                                   {ARG_DIFF_SHIFT, per_channel},
-                                   {ARG_WORKSPACE, MD(pd, workspace, 0)}};
     return MAKE(b, pd, operands, k);
 }
 

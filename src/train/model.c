@@ -190,6 +190,7 @@ void comet_model_destroy(comet_model *m)
 {
     if (!m)
         return;
+    assess_destroy(m);
     for (uint32_t i = 0; i < m->n_ops; i++)
         op_destroy(&m->ops[i]);
     free_block(m->weights, m->n_learnt);
@@ -201,7 +202,6 @@ void comet_model_destroy(comet_model *m)
     free(m->ops);
     free(m->values);
     free(m->parameters);
-    assess_destroy(m);
     comet_store_destroy(m->store);
     backend_destroy(m->backend);
     comet_net_destroy(m->net);

@@ -21,7 +21,7 @@
 #define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
 #define SPIKE 2.0                          /* times the mean loss */
 #define HIDDEN_MOMENTUM 0.9                /* of optimisers that have none */
-#define SILU_GAIN 0.15                     /* docs/theory.md */
+#define SILU_GAIN 0.126                    /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
 /* A consumer that only passes gradients on. */
@@ -445,13 +445,13 @@ comet_status assess_weighted(comet_model *m, op *o)
     return COMET_OK;
 }
 
-void assess_norm(comet_model *m, const op *o, double scale_sum, double energy, double passed_on)
+void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
 {
     const double eb = eb_in_force(m, o->norm_slot);
     m->assessment->seen[o->consumer] =
-        (adapt_observation){.gain = scale_sum / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+        (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
     m->assessment->seen[o->pass] =
-        (adapt_observation){.gain = energy > 0 ? passed_on / energy / 3 : 0, .measured = NAN, .eb = eb};
+        (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
 }
 
 static void observe_pass(const comet_model *m, const pass_consumer *p)

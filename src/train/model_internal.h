@@ -222,8 +222,12 @@ bool assess_is_due(const comet_model *m);
 comet_status assess_before(comet_model *m, op *o);
 /* Backward: o's weights have their gradient, its input still lies in `taken`. */
 comet_status assess_weighted(comet_model *m, op *o);
-/* Batch norm: sums over channels of ||d||^2 / g^2, of (gamma/sd)^2 ||d||^2 and of the same times (rho^2 + 1/m) / g^2. */
-void assess_norm(comet_model *m, const op *o, double scale_sum, double energy, double passed_on);
+/* What an error in what a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its scale, to
+ * the gradient it passes on; and the energy of that. */
+typedef struct norm_harm {
+    double scale, passed, energy;
+} norm_harm;
+void assess_norm(comet_model *m, const op *o, const norm_harm *harm);
 /* The loss of this step is known. */
 void assess_loss(comet_model *m, double loss);
 /* Before the optimiser's step. */

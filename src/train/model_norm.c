@@ -393,10 +393,10 @@ static comet_status observe(norm_run *r)
     const double count = count_of(r);
     const float *mean = m->statistics + r->o->batch_mean, *variance = m->statistics + r->o->batch_variance;
     const float floor = gamma_floor(r, learnt(m, m->weights, r->o->weight));
-    double scale_sum = 0, energy = 0, passed_on = 0;
+    norm_harm harm = {0};
     for (uint64_t c = 0; c < channels; c++)
         r->channel[c] = (float)(r->folded[channels + c] / count); /* s */
-    float *s = r->channel;
+    const float *s = r->channel;
     for (uint64_t l = 0; l < norm_lanes(r->s); l++) {
         r->lanes[GAIN][l] = 1;
         r->lanes[SLOPE][l] = r->lanes[OFFSET][l] = 0;
@@ -406,13 +406,12 @@ static comet_status observe(norm_run *r)
     for (uint64_t c = 0; c < channels; c++) {
         const channel_norm n = channel_of(r, c, mean, variance, floor);
         const double squares = r->folded[channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
-        const double k2 = pow((double)n.gamma * (double)n.inverse, 2);
-        const double rho2 = squares > 0 ? (double)s[c] * (double)s[c] * count / squares : 0;
-        scale_sum += squares / g2;
-        energy += k2 * squares;
-        passed_on += k2 * squares * (rho2 + 1 / count) / g2;
+        const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count, s2 = (double)s[c] * (double)s[c];
+        harm.scale += squares / g2;
+        harm.passed += k * k * (count * s2 + squares / count) / g2;
+        harm.energy += k * k * (squares - count * (average * average + s2));
     }
-    assess_norm(r->m, r->o, scale_sum, energy, passed_on);
+    assess_norm(r->m, r->o, &harm);
     return COMET_OK;
 }
 

@@ -1,0 +1,198 @@
+/* Training with saved activations compressed: lossless is the same run, forward is exact, errors are what was promised. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training.h"
+
+static comet_model_params compress_params(uint32_t batch, comet_compress_mode mode)
+{
+    comet_model_params p = trial_params(batch);
+    p.compression.mode = mode;
+    p.n_threads = 2;
+    return p;
+}
+
+/* Loss of each step, and hashes of weights and of the last gradients. */
+typedef struct outcome {
+    double losses[8];
+    uint64_t weights, gradients;
+} outcome;
+
+/* FNV over all tensors of a kind. */
+static uint64_t hash_tensors(const comet_model *model, comet_tensor_kind kind)
+{
+    uint64_t hash = 14695981039346656037u;
+    for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
+        comet_tensor_info info;
+        assert_int_equal(comet_model_tensor_info(model, i, &info), COMET_OK);
+        if (info.kind != kind)
+            continue;
+        float *x = tensor_read(model, i, NULL);
+        for (uint64_t k = 0; k < info.n_elements; k++) {
+            uint32_t bits;
+            memcpy(&bits, &x[k], sizeof bits);
+            hash = (hash ^ bits) * 1099511628211u;
+        }
+        free(x);
+    }
+    return hash;
+}
+
+static outcome train(const comet_net *net, const comet_model_params *params, uint32_t n_steps)
+{
+    outcome o = {0};
+    trial t = trial_make(net, params);
+    for (uint32_t i = 0; i < n_steps; i++) {
+        trial_batch(&t, i);
+        o.losses[i] = trial_gradients(&t, i);
+        o.gradients = i + 1 == n_steps ? hash_tensors(t.model, COMET_TENSOR_GRADIENT) : 0;
+        assert_int_equal(comet_model_update(t.model, 0.01, i), COMET_OK);
+    }
+    o.weights = hash_tensors(t.model, COMET_TENSOR_WEIGHT);
+    trial_free(&t);
+    return o;
+}
+
+static void assert_same(const char *name, const outcome *a, const outcome *b)
+{
+    if (memcmp(a, b, sizeof *a) != 0)
+        fail_msg("%s: the two runs differ: loss %.17g and %.17g", name, a->losses[0], b->losses[0]);
+}
+
+static comet_net *zoo_net(const char *name, uint32_t image)
+{
+    comet_net *net = NULL;
+    assert_int_equal(comet_net_zoo(&net, name, 0, image, 10), COMET_OK);
+    return net;
+}
+
+static void test_lossless_is_off(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t image, batch;
+    } cases[] = {{"alexnet", 224, 2},        {"vgg16", 224, 1},   {"resnet18", 48, 3}, {"resnet50", 48, 2},
+                 {"efficientnet_b0", 48, 3}, {"resnet20", 32, 4}, {"resnet32", 32, 3}, {"cnn28", 28, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        comet_net *net = zoo_net(cases[i].name, cases[i].image);
+        const comet_model_params off = compress_params(cases[i].batch, COMET_COMPRESS_OFF),
+                                 lossless = compress_params(cases[i].batch, COMET_COMPRESS_LOSSLESS);
+        const uint32_t n_steps = cases[i].image > 100 ? 1 : 2;
+        outcome a = train(net, &off, n_steps), b = train(net, &lossless, n_steps);
+        assert_same(cases[i].name, &a, &b);
+        comet_net_destroy(net);
+    }
+}
+
+static void test_lossless_is_off_for_operators(void **state)
+{
+    (void)state;
+    comet_net *net;
+    for (size_t i = 0; (net = operator_net(i)) != NULL; i++) {
+        comet_model_params off = compress_params(3, COMET_COMPRESS_OFF), lossless = compress_params(3, COMET_COMPRESS_LOSSLESS);
+        off.accumulate = lossless.accumulate = 1;
+        outcome a = train(net, &off, 2), b = train(net, &lossless, 2);
+        assert_same(comet_net_name(net), &a, &b);
+        comet_net_destroy(net);
+    }
+}
+
+/* Whatever is stored, the first forward gives the same scores; gradients differ by little at the narrow bounds of the start. */
+static void test_forward_is_exact(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("resnet20", 32);
+    float *raw = NULL;
+    double raw_loss = 0;
+    for (comet_compress_mode mode = COMET_COMPRESS_OFF; mode <= COMET_COMPRESS_AUTO; mode++) {
+        const comet_model_params p = compress_params(8, mode);
+        trial t = trial_make(net, &p);
+        uint64_t n;
+        const double loss = trial_gradients(&t, 0);
+        float *gradients = tensors_read(t.model, COMET_TENSOR_GRADIENT, &n);
+        if (!raw) {
+            raw = gradients;
+            raw_loss = loss;
+            trial_free(&t);
+            continue;
+        }
+        assert_true(loss == raw_loss);
+        const double distance = relative_distance(n, gradients, raw);
+        if (mode == COMET_COMPRESS_LOSSLESS ? distance != 0 : !(distance > 0 && distance < 0.05))
+            fail_msg("mode %d: gradients are off by %g of their size", (int)mode, distance);
+        free(gradients);
+        trial_free(&t);
+    }
+    free(raw);
+    comet_net_destroy(net);
+}
+
+/* Bounds adapt, the error of every convolution's gradient stays near its target, and memory shrinks. */
+static void test_bounds_adapt(void **state)
+{
+    (void)state;
+    enum { STEPS = 18 };
+    comet_net *net = zoo_net("resnet20", 32);
+    comet_model_params p = compress_params(16, COMET_COMPRESS_DENSE);
+    trial t = trial_make(net, &p);
+    comet_assessment_line line;
+    for (uint32_t i = 0; i < STEPS; i++) {
+        trial_batch(&t, i);
+        assert_true(isfinite(trial_gradients(&t, i)));
+        assert_int_equal(comet_model_update(t.model, 0.01, i), COMET_OK);
+    }
+    const comet_compression_figures f = comet_model_compression(t.model);
+    assert_true(f.n_assessments >= 4);
+    assert_true(f.ratio > 8 && f.conv_ratio > 6);
+    assert_true(f.sigma_ratio_min > 0.5 && f.sigma_ratio_max < 1.2);
+    assert_true(f.codec_seconds > 0 && f.n_nonfinite == 0 && f.spilled_bytes == 0);
+    size_t n = 0, n_measured = 0;
+    for (; comet_model_assessment_line(t.model, n, &line); n++) {
+        assert_true(line.eb > 0 && line.sigma_target > 0 && line.bytes > 0 && line.bytes < line.bytes_raw);
+        n_measured += isfinite(line.sigma_measured);
+    }
+    assert_true(n > 30 && n_measured >= 18);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
+/* Two threads and one, memory and disk, checksums or not: the same bits. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("resnet20", 32);
+    comet_model_params p = compress_params(6, COMET_COMPRESS_FAST);
+    outcome a = train(net, &p, 4);
+    p.compression.spill_folder = "/tmp";
+    p.compression.spill_above = 100000;
+    p.compression.checksums = true;
+    outcome b = train(net, &p, 4);
+    assert_same("spilled", &a, &b);
+    comet_net_destroy(net);
+}
+
+/* Values that are not finite are held as they are; the loss tells. */
+static void test_nan_survives(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("cnn28", 28);
+    comet_model_params p = compress_params(4, COMET_COMPRESS_DENSE);
+    trial t = trial_make(net, &p);
+    t.images[5] = NAN;
+    assert_true(isnan(trial_gradients(&t, 0)));
+    assert_non_null(comet_model_first_bad(t.model, t.images, 0));
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lossless_is_off),  cmocka_unit_test(test_lossless_is_off_for_operators),
+        cmocka_unit_test(test_forward_is_exact), cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_nan_survives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
