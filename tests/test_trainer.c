@@ -27,7 +27,7 @@ static void on_event(void *user, const comet_train_event *e)
 {
     observed *o = user;
     assert_non_null(e->model);
-    assert_true(e->step <= e->n_steps && e->epoch <= e->n_epochs);
+    assert_true(e->step <= e->n_steps && e->epoch <= e->n_epochs && e->train_seconds <= e->seconds);
     switch (e->kind) {
     case COMET_EVENT_START: o->n_start++; break;
     case COMET_EVENT_STEP:
@@ -37,7 +37,7 @@ static void on_event(void *user, const comet_train_event *e)
         o->last_loss = e->train_loss;
         o->stop = o->stop_at > 0 && e->step == o->stop_at;
         break;
-    case COMET_EVENT_ASSESS: break;
+    case COMET_EVENT_ASSESS: assert_true(comet_model_compression(e->model).n_assessments > 0); break;
     case COMET_EVENT_EPOCH: o->n_epoch++; break;
     case COMET_EVENT_CHECKPOINT: e->checkpoint_ok ? o->n_saved++ : o->n_failed++; break;
     case COMET_EVENT_NOTE:
