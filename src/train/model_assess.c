@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "store/adapt.h"
 #include "train/model_internal.h"
@@ -401,30 +402,34 @@ static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images
     return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
 }
 
-/* The sum of squares of the error that the first image made. */
-static comet_status measure(comet_model *m, op *o, double *squares)
+/* The first image's error, and zeros for all others. */
+static void leave_error(comet_model *m, op *o)
 {
     const uint64_t n = image_floats(m, o->inputs[0]);
-    const layout *l =
-        o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
-    float *x = m->values[o->inputs[0]].taken, *gradient = malloc(layout_bytes(l)), *bias = NULL;
-    comet_status status = COMET_OK;
-    if (o->bias != NONE)
-        bias = malloc(m->parameters[o->bias].n * sizeof *bias);
-    if (!gradient || (o->bias != NONE && !bias))
-        status = comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
-    if (status == COMET_OK) {
-        for (uint64_t i = 0; i < n; i++)
-            x[i] -= o->sample[i];
-        memset(x + n, 0, n * (m->params.batch - 1) * sizeof *x);
-        status = op_run_backward_weights(m, o, gradient, bias);
-    }
-    if (status == COMET_OK)
-        *squares = sum_of_squares(layout_bytes(l) / sizeof(float), gradient);
-    free(gradient);
-    free(bias);
+    float *x = m->values[o->inputs[0]].taken;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] -= o->sample[i];
+    memset(x + n, 0, n * (m->params.batch - 1) * sizeof *x);
     free(o->sample);
     o->sample = NULL;
+}
+
+/* The sum of squares of the error that the first image made. Kernels count on aligned memory. */
+static comet_status measure(comet_model *m, op *o, double *squares)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    const layout *l =
+        o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
+    const size_t bytes = layout_bytes(l), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
+    float *gradient = comet_allocate(&allocator, bytes), *bias = bias_bytes > 0 ? comet_allocate(&allocator, bias_bytes) : NULL;
+    comet_status status = gradient && (bias || bias_bytes == 0) ? COMET_OK : COMET_ERROR_MEMORY;
+    leave_error(m, o);
+    if (status == COMET_OK)
+        status = op_run_backward_weights(m, o, gradient, bias);
+    if (status == COMET_OK)
+        *squares = sum_of_squares(bytes / sizeof(float), gradient);
+    comet_release(&allocator, gradient, bytes);
+    comet_release(&allocator, bias, bias_bytes);
     return status;
 }
 
