@@ -178,6 +178,53 @@ static void test_stop_and_resume(void **state)
     }
 }
 
+/* Half a run, then `change` and the rest. */
+static comet_status resume_with(setting *s, void (*change)(comet_train_params *p))
+{
+    comet_train_result result;
+    s->p.out = folder;
+    s->o.stop_at = 3;
+    checkpoint_clear(folder);
+    assert_ok(comet_train_run(&s->p, &result));
+    s->o = (observed){0};
+    s->p.resume = true;
+    change(&s->p);
+    return comet_train_run(&s->p, &result);
+}
+
+static void other_kernels(comet_train_params *p)
+{
+    p->model.no_winograd = p->model.no_recompute = true;
+}
+
+static comet_dataset *other_data;
+
+static void other_world(comet_train_params *p)
+{
+    p->train_data = other_data;
+}
+
+static void test_resume_with_changes(void **state)
+{
+    setting s;
+    comet_dataset_params d;
+    open_setting(&s, TINY_NET);
+    assert_ok(resume_with(&s, other_kernels));
+    assert_non_null(strstr(s.o.notes, "not as before: winograd, recompute;"));
+    close_setting(&s);
+    open_setting(&s, TINY_NET);
+    comet_dataset_params_init(&d);
+    d.image = 8;
+    d.classes = 4;
+    d.n_images = 50;
+    d.seed = 1; /* as many images of the same shape and labels, but others */
+    assert_ok(comet_dataset_open(&other_data, "synthetic", &d));
+    assert_status(resume_with(&s, other_world), COMET_ERROR_CORRUPT);
+    assert_non_null(strstr(comet_last_error(), "the run has other data than this checkpoint"));
+    comet_dataset_close(other_data);
+    close_setting(&s);
+}
+
 static void test_diverged(void **state)
 {
     setting s;
@@ -248,11 +295,9 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(test_events, empty),
-        cmocka_unit_test_teardown(test_accumulate, empty),
-        cmocka_unit_test_teardown(test_stop_and_resume, empty),
-        cmocka_unit_test_teardown(test_diverged, empty),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test_teardown(test_events, empty),          cmocka_unit_test_teardown(test_accumulate, empty),
+        cmocka_unit_test_teardown(test_stop_and_resume, empty), cmocka_unit_test_teardown(test_resume_with_changes, empty),
+        cmocka_unit_test_teardown(test_diverged, empty),        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

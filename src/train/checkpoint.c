@@ -17,7 +17,7 @@
 #include "train/model_staging.h"
 #include "train/weights.h"
 
-enum { FORMAT = 1, STATE_BYTES = 4096 };
+enum { FORMAT = 2, STATE_BYTES = 4096 };
 
 /* ---- the state as JSON ---- */
 
@@ -65,6 +65,8 @@ static const field fields[] = {
     SETTING(threads, FIELD_U64, RULE_TOLD),
     SETTING(n_steps, FIELD_U64, RULE_TOLD),
     SETTING(augment, FIELD_U64, RULE_TOLD),
+    SETTING(winograd, FIELD_U64, RULE_TOLD),
+    SETTING(recompute, FIELD_U64, RULE_TOLD),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
     SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
     SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
@@ -240,9 +242,8 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
         f->offset == offsetof(checkpoint_state, settings.net) || f->offset == offsetof(checkpoint_state, settings.data);
     if (hash)
         return comet_fail(COMET_ERROR_CORRUPT,
-                          "%s: the run has another %s than this checkpoint; give the same, or begin anew "
-                          "from its weights",
-                          path, f->name);
+                          "%s: the run has %s than this checkpoint; give the same, or begin anew from its weights", path,
+                          f->offset == offsetof(checkpoint_state, settings.net) ? "another net" : "other data");
     return comet_fail(COMET_ERROR_CORRUPT,
                       "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or begin anew from its "
                       "weights",

@@ -20,6 +20,7 @@
 #include "base/threads.h"
 #include "comet/train.h"
 #include "train/checkpoint.h"
+#include "train/data/dataset.h"
 #include "train/parallel.h"
 
 enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768 };
@@ -357,14 +358,6 @@ static comet_status end_epoch(trainer *t, bool whole)
 
 /* ---- the start ---- */
 
-static uint64_t data_hash(const comet_dataset_info *info)
-{
-    char text[160];
-    snprintf(text, sizeof text, "%s %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32, info->kind, info->n_images,
-             info->channels, info->height, info->width, info->n_classes);
-    return comet_checksum(text, strlen(text));
-}
-
 static comet_status net_hash(const comet_net *net, uint64_t *hash)
 {
     char *text = NULL;
@@ -375,20 +368,20 @@ static comet_status net_hash(const comet_net *net, uint64_t *hash)
     return status;
 }
 
-static checkpoint_settings settings_of(const trainer *t, uint64_t net)
+/* Without the hashes. */
+static checkpoint_settings settings_of(const trainer *t)
 {
     const comet_train_params *p = t->p;
-    const comet_dataset_info data = comet_dataset_describe(p->train_data);
     const comet_optimiser *o = &p->model.optimiser;
     return (checkpoint_settings){
         .batch = p->model.batch,
         .accumulate = t->accumulate,
-        .data = data_hash(&data),
-        .net = net,
         .seed = p->model.seed,
         .threads = parallel_threads(),
         .n_steps = t->n_steps,
         .augment = !p->no_augment,
+        .winograd = !p->model.no_winograd,
+        .recompute = !p->model.no_recompute,
         .optimiser = (uint64_t)o->kind,
         .nesterov = o->nesterov,
         .momentum = (double)o->momentum,
@@ -487,13 +480,12 @@ static comet_status resume(trainer *t, checkpoint_found *found)
 static comet_status load_start(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
-    uint64_t net = 0;
-    comet_status status = net_hash(t->p->net, &net);
-    if (status != COMET_OK)
-        return status;
     t->state = (checkpoint_state){.test_loss = NAN, .test_top1 = NAN, .test_top5 = NAN, .best_top1 = -1};
-    t->state.settings = settings_of(t, net);
-    if (t->p->resume)
+    t->state.settings = settings_of(t);
+    comet_status status = net_hash(t->p->net, &t->state.settings.net);
+    if (status == COMET_OK && t->p->out)
+        status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
+    if (status == COMET_OK && t->p->resume)
         status = resume(t, &found);
     if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
         status = comet_weights_load(t->model, t->p->weights);
