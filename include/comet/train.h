@@ -9,6 +9,7 @@
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
  *   comet_schedule_rate            learning rate of a step
  *   comet_weights_save, _load ...  safetensors that PyTorch reads and writes
+ *   comet_checkpoint_newest        the file of a run's folder to take weights from
  *   comet_train_run                epochs, evaluation, checkpoints, resuming
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time.
@@ -180,6 +181,11 @@ COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
  * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
 COMET_API comet_status comet_weights_net(const char *path, char **text);
 
+/* Name of the newest checkpoint of a run's folder that is whole, for comet_text_free: last.safetensors or, where that is
+ * damaged or missing, previous.safetensors; *previous is then true and comet_last_error says what is wrong with the last. Reads
+ * all of the file. COMET_ERROR_IO where the folder has none. */
+COMET_API comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous);
+
 /* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
  * torch.load reads where the path ends in .pt. */
 COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
@@ -246,6 +252,10 @@ typedef struct comet_train_result {
  * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
+
+/* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
+ * its classes, or more. `what` goes into the sentence: "training", "test". */
+COMET_API comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what);
 
 /* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
  * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */

@@ -330,6 +330,29 @@ static comet_status open_newest(const char *last, const char *previous, safetens
     return COMET_OK;
 }
 
+comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous)
+{
+    char *last = NULL, *before = NULL;
+    safetensors_file *file = NULL;
+    checkpoint_found found = CHECKPOINT_NONE;
+    comet_status status = path_in(folder, "last.safetensors", &last);
+    if (status == COMET_OK)
+        status = path_in(folder, "previous.safetensors", &before);
+    if (status == COMET_OK)
+        status = open_newest(last, before, &file, &found);
+    safetensors_close(file);
+    if (status == COMET_OK && found == CHECKPOINT_NONE)
+        status = comet_fail(COMET_ERROR_IO, "%s: no checkpoint is in this folder", folder);
+    if (status == COMET_OK) {
+        *previous = found == CHECKPOINT_PREVIOUS;
+        *path = *previous ? before : last;
+    }
+    free(status == COMET_OK && *previous ? last : before);
+    if (status != COMET_OK)
+        free(last);
+    return status;
+}
+
 /* A damaged newest file must not become the previous one at the next save. */
 static void set_aside(const char *folder, const char *last)
 {

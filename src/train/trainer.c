@@ -400,7 +400,7 @@ static checkpoint_settings settings_of(const trainer *t)
     };
 }
 
-static comet_status check_data(const comet_net *net, const comet_dataset *data, const char *what)
+comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what)
 {
     const comet_dataset_info d = comet_dataset_describe(data);
     const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
@@ -428,9 +428,9 @@ static comet_status check_params(const comet_train_params *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "early stop needs test data");
     if (!isfinite(p->schedule.rate) || p->schedule.rate < 0)
         return comet_fail(COMET_ERROR_ARGUMENT, "the rate is %g; it must be finite and not negative", p->schedule.rate);
-    comet_status status = check_data(p->net, p->train_data, "training");
+    comet_status status = comet_model_check_data(p->net, p->train_data, "training");
     if (status == COMET_OK && p->test_data)
-        status = check_data(p->net, p->test_data, "test");
+        status = comet_model_check_data(p->net, p->test_data, "test");
     return status;
 }
 
