@@ -42,7 +42,7 @@ typedef struct comet_optimiser {
     float momentum; /* sgd; 0: none, and no memory for it */
     bool nesterov;
     float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
-    double beta1, beta2, eps; /* adamw */
+    double beta1, beta2, eps; /* adamw: 0 to below 1, more than 0 */
     float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
 } comet_optimiser;
 
@@ -58,7 +58,7 @@ typedef struct comet_model_params {
     bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
     bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
-    uint32_t accumulate; /* batches whose gradients are averaged before an update; 0 or 1: none */
+    uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */
     comet_optimiser optimiser;
 } comet_model_params;
 
@@ -159,8 +159,8 @@ typedef struct comet_schedule {
     comet_schedule_kind kind;
     double rate;          /* the largest */
     double warmup_epochs; /* linear: the n-th step of w has n / w of the rate; not for onecycle */
-    double factor, every; /* step: 0.1, 30 */
-    double final_share;   /* cosine: 0 */
+    double factor, every; /* step: 0 to 1, 0.1 at first; more than 0, 30 at first */
+    double final_share;   /* cosine: 0 to 1, 0 at first */
 } comet_schedule;
 
 COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate);

@@ -21,9 +21,11 @@
 #include "comet/train.h"
 #include "train/checkpoint.h"
 #include "train/data/dataset.h"
+#include "train/optimiser.h"
 #include "train/parallel.h"
+#include "train/schedule.h"
 
-enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768 };
+enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768, MAX_ACCUMULATE = 65536 };
 
 typedef struct trainer {
     const comet_train_params *p;
@@ -420,15 +422,31 @@ static comet_status check_params(const comet_train_params *p)
 {
     if (p->size != sizeof *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_train_params was not set by comet_train_params_init");
-    if (!p->net || !p->train_data || p->model.batch == 0 || p->epochs == 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a run needs a net, data, a batch and epochs");
+    if (!p->net || !p->train_data)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a run needs a net and data");
+    if (p->model.batch == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the batch is 0; it must be 1 or more");
+    if (p->model.accumulate > MAX_ACCUMULATE)
+        return comet_fail(COMET_ERROR_ARGUMENT, "accumulate is %" PRIu32 "; it must be 0 to %d", p->model.accumulate,
+                          MAX_ACCUMULATE);
+    if (p->epochs == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "epochs is 0; it must be 1 or more");
     if (p->resume && !p->out)
         return comet_fail(COMET_ERROR_ARGUMENT, "resuming needs the folder of the checkpoints");
     if (p->patience > 0 && !p->test_data)
         return comet_fail(COMET_ERROR_ARGUMENT, "early stop needs test data");
-    if (!isfinite(p->schedule.rate) || p->schedule.rate < 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the rate is %g; it must be finite and not negative", p->schedule.rate);
-    comet_status status = comet_model_check_data(p->net, p->train_data, "training");
+    return COMET_OK;
+}
+
+static comet_status check_settings(const comet_train_params *p)
+{
+    comet_status status = check_params(p);
+    if (status == COMET_OK)
+        status = optimiser_check(&p->model.optimiser);
+    if (status == COMET_OK)
+        status = schedule_check(&p->schedule);
+    if (status == COMET_OK)
+        status = comet_model_check_data(p->net, p->train_data, "training");
     if (status == COMET_OK && p->test_data)
         status = comet_model_check_data(p->net, p->test_data, "test");
     return status;
@@ -513,7 +531,7 @@ static comet_status open_loader(trainer *t)
 
 static comet_status start(trainer *t)
 {
-    comet_status status = check_params(t->p);
+    comet_status status = check_settings(t->p);
     if (status == COMET_OK)
         status = plan_steps(t);
     if (status == COMET_OK)
