@@ -5,6 +5,7 @@
  * set belongs to nothing else.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,8 @@ static const option options[] = {
 /* ---- one measurement ---- */
 
 typedef struct measurement {
+    float *images;
+    uint32_t *labels;
     double *seconds; /* one a step */
     double loss;
     comet_memory memory;
@@ -89,44 +92,86 @@ static void fill_images(float *images, size_t n, uint64_t seed)
         images[i] = (float)((double)(mix(&seed) >> 11) * 0x1p-53 - 0.5) * 3.4641016f;
 }
 
-static comet_status run_steps(comet_model *model, const float *images, const uint32_t *labels, uint64_t n_steps, measurement *m)
+static cli_exit measurement_make(measurement *m, const comet_net *net, const comet_model_params *params, uint64_t n_steps)
 {
-    comet_status status = COMET_OK;
-    for (uint64_t i = 0; i <= n_steps && status == COMET_OK; i++) {
-        comet_scores scores = {0};
-        const double began = stopwatch_now();
-        status = comet_model_gradients(model, images, labels, i, &scores);
-        if (status == COMET_OK)
-            status = comet_model_update(model, bench_rate, i);
-        if (i > 0)
-            m->seconds[i - 1] = stopwatch_now() - began;
-        m->loss = scores.loss;
-    }
-    return status;
+    const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
+    const size_t n = (size_t)params->batch * in.channels * in.height * in.width;
+    m->images = malloc(n * sizeof *m->images);
+    m->labels = malloc((size_t)params->batch * sizeof *m->labels);
+    m->seconds = malloc((size_t)n_steps * sizeof *m->seconds);
+    if (!m->images || !m->labels || !m->seconds)
+        return fail_memory(n * sizeof *m->images);
+    fill_images(m->images, n, params->seed);
+    for (uint32_t i = 0; i < params->batch; i++)
+        m->labels[i] = i % out.channels;
+    return CLI_OK;
 }
 
-static comet_status measure(const bench_args *args, const comet_net *net, uint64_t batch, float *images, const uint32_t *labels,
-                            measurement *m)
+static void measurement_free(measurement *m)
+{
+    free(m->seconds);
+    free(m->labels);
+    free(m->images);
+}
+
+/* There is no update without gradients, and none are computed of a loss that is not finite. */
+static cli_exit fail_diverged(comet_model *model, const measurement *m, uint64_t step)
+{
+    const char *layer = comet_model_first_bad(model, m->images, step);
+    return fail(CLI_FAILED, "the loss is %f, not finite, at step %" PRIu64 ", first in %s%s", m->loss, step + 1,
+                layer ? "layer " : "the loss itself", layer ? layer : "");
+}
+
+static cli_exit run_steps(comet_model *model, uint64_t n_steps, measurement *m)
+{
+    for (uint64_t i = 0; i <= n_steps; i++) {
+        comet_scores scores = {0};
+        const double began = stopwatch_now();
+        comet_status status = comet_model_gradients(model, m->images, m->labels, i, &scores);
+        m->loss = scores.loss;
+        if (status == COMET_OK && !isfinite(m->loss))
+            return fail_diverged(model, m, i);
+        if (status == COMET_OK)
+            status = comet_model_update(model, bench_rate, i);
+        if (status != COMET_OK)
+            return fail_status(status, comet_net_name(comet_model_net(model)));
+        if (i > 0)
+            m->seconds[i - 1] = stopwatch_now() - began;
+    }
+    return CLI_OK;
+}
+
+static comet_model_params params_of(const bench_args *args, uint64_t batch)
 {
     comet_model_params params;
-    comet_model *model = NULL;
     comet_model_params_init(&params);
     params.batch = (uint32_t)batch;
     params.n_threads = (uint32_t)args->n_threads;
     params.seed = args->seed;
     params.no_winograd = args->no_winograd;
     params.no_recompute = args->no_recompute;
-    comet_status status = comet_model_check_memory(net, &params, 0);
+    return params;
+}
+
+/* Whether all of it fits, the images too, is asked before any of it is allocated. */
+static cli_exit measure(const bench_args *args, const comet_net *net, const comet_model_params *params, measurement *m)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    const uint64_t image_bytes = (uint64_t)in.channels * in.height * in.width * sizeof(float);
+    comet_model *model = NULL;
+    comet_status status = comet_model_check_memory(net, params, image_bytes);
     if (status == COMET_OK)
-        status = comet_model_create(&model, net, &params);
-    if (status == COMET_OK && args->table)
+        status = comet_model_create(&model, net, params);
+    if (status != COMET_OK)
+        return fail_status(status, comet_net_name(net));
+    if (args->table)
         memory_table_print(args->json ? stderr : stdout, model);
-    if (status == COMET_OK)
-        status = run_steps(model, images, labels, args->steps, m);
-    if (status == COMET_OK)
-        m->memory = comet_model_memory(model);
+    cli_exit code = measurement_make(m, net, params, args->steps);
+    if (code == CLI_OK)
+        code = run_steps(model, args->steps, m);
+    m->memory = comet_model_memory(model);
     comet_model_destroy(model);
-    return status;
+    return code;
 }
 
 static int by_value(const void *a, const void *b)
@@ -172,29 +217,13 @@ static cli_exit bench_here(const bench_args *args, uint64_t batch)
 {
     comet_net *net = NULL;
     measurement m = {0};
-    float *images = NULL;
-    uint32_t *labels = NULL;
+    const comet_model_params params = params_of(args, batch);
     cli_exit code = net_open(&args->net, 0, (uint32_t)args->image, &net);
-    if (code != CLI_OK)
-        return code;
-    const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
-    const size_t n = (size_t)batch * in.channels * in.height * in.width;
-    images = malloc(n * sizeof *images);
-    labels = malloc((size_t)batch * sizeof *labels);
-    m.seconds = malloc((size_t)args->steps * sizeof *m.seconds);
-    if (!images || !labels || !m.seconds) {
-        code = fail_memory(n * sizeof *images);
-        goto done;
-    }
-    fill_images(images, n, args->seed);
-    for (uint64_t i = 0; i < batch; i++)
-        labels[i] = (uint32_t)(i % out.channels);
-    const comet_status status = measure(args, net, batch, images, labels, &m);
-    code = status == COMET_OK ? print_measurement(args, net, batch, &m) : fail_status(status, comet_net_name(net));
-done:
-    free(m.seconds);
-    free(labels);
-    free(images);
+    if (code == CLI_OK)
+        code = measure(args, net, &params, &m);
+    if (code == CLI_OK)
+        code = print_measurement(args, net, batch, &m);
+    measurement_free(&m);
     comet_net_destroy(net);
     return code;
 }
