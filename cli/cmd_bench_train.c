@@ -74,7 +74,6 @@ typedef struct measurement {
     uint32_t *labels;
     double *seconds; /* one a step */
     double loss;
-    comet_memory memory;
 } measurement;
 
 static uint64_t mix(uint64_t *state)
@@ -92,7 +91,7 @@ static void fill_images(float *images, size_t n, uint64_t seed)
         images[i] = (float)((double)(mix(&seed) >> 11) * 0x1p-53 - 0.5) * 3.4641016f;
 }
 
-static cli_exit measurement_make(measurement *m, const comet_net *net, const comet_model_params *params, uint64_t n_steps)
+static bool measurement_make(measurement *m, const comet_net *net, const comet_model_params *params, uint64_t n_steps)
 {
     const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
     const size_t n = (size_t)params->batch * in.channels * in.height * in.width;
@@ -100,11 +99,11 @@ static cli_exit measurement_make(measurement *m, const comet_net *net, const com
     m->labels = malloc((size_t)params->batch * sizeof *m->labels);
     m->seconds = malloc((size_t)n_steps * sizeof *m->seconds);
     if (!m->images || !m->labels || !m->seconds)
-        return fail_memory(n * sizeof *m->images);
+        return false;
     fill_images(m->images, n, params->seed);
     for (uint32_t i = 0; i < params->batch; i++)
         m->labels[i] = i % out.channels;
-    return CLI_OK;
+    return true;
 }
 
 static void measurement_free(measurement *m)
@@ -153,27 +152,6 @@ static comet_model_params params_of(const bench_args *args, uint64_t batch)
     return params;
 }
 
-/* Whether all of it fits, the images too, is asked before any of it is allocated. */
-static cli_exit measure(const bench_args *args, const comet_net *net, const comet_model_params *params, measurement *m)
-{
-    const comet_shape in = comet_net_shape(net, 0);
-    const uint64_t image_bytes = (uint64_t)in.channels * in.height * in.width * sizeof(float);
-    comet_model *model = NULL;
-    comet_status status = comet_model_check_memory(net, params, image_bytes);
-    if (status == COMET_OK)
-        status = comet_model_create(&model, net, params);
-    if (status != COMET_OK)
-        return fail_status(status, comet_net_name(net));
-    if (args->table)
-        memory_table_print(args->json ? stderr : stdout, model);
-    cli_exit code = measurement_make(m, net, params, args->steps);
-    if (code == CLI_OK)
-        code = run_steps(model, args->steps, m);
-    m->memory = comet_model_memory(model);
-    comet_model_destroy(model);
-    return code;
-}
-
 static int by_value(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
@@ -185,8 +163,11 @@ static void print_head(void)
     printf("%-18s %6s %12s %12s %12s %12s %12s %10s\n", "net", "batch", "images/s", "best", "peak", "planned", "saved", "loss");
 }
 
-static cli_exit print_measurement(const bench_args *args, const comet_net *net, uint64_t batch, measurement *m)
+static cli_exit print_measurement(const bench_args *args, const comet_model *model, measurement *m)
 {
+    const comet_net *net = comet_model_net(model);
+    const comet_memory memory = comet_model_memory(model);
+    const uint64_t batch = comet_model_batch(model);
     const size_t n = (size_t)args->steps;
     qsort(m->seconds, n, sizeof *m->seconds, by_value);
     const double median = (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2, best = m->seconds[0], b = (double)batch;
@@ -194,7 +175,7 @@ static cli_exit print_measurement(const bench_args *args, const comet_net *net, 
     if (!args->json) {
         char text[3][SIZE_TEXT_BYTES];
         printf("%-18s %6" PRIu64 " %12.4g %12.4g %12s %12s %12s %10.4f\n", comet_net_name(net), batch, b / median, b / best,
-               size_text(peak, text[0]), size_text(m->memory.total, text[1]), size_text(m->memory.saved, text[2]), m->loss);
+               size_text(peak, text[0]), size_text(memory.total, text[1]), size_text(memory.saved, text[2]), m->loss);
         return CLI_OK;
     }
     const comet_shape in = comet_net_shape(net, 0);
@@ -209,21 +190,41 @@ static cli_exit print_measurement(const bench_args *args, const comet_net *net, 
     json_add_double(&j, "step_seconds", median);
     json_add_double(&j, "loss", m->loss);
     json_add_u64(&j, "peak_rss_bytes", peak);
-    json_add_memory(&j, &m->memory);
+    json_add_memory(&j, &memory);
     return json_print(&j);
+}
+
+/* Whether all of it fits, the images too, is asked before any of it is allocated. */
+static cli_exit measure(const bench_args *args, const comet_net *net, const comet_model_params *params)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    const uint64_t image_bytes = (uint64_t)in.channels * in.height * in.width * sizeof(float);
+    measurement m = {0};
+    comet_model *model = NULL;
+    comet_status status = comet_model_check_memory(net, params, image_bytes);
+    if (status == COMET_OK)
+        status = comet_model_create(&model, net, params);
+    if (status != COMET_OK)
+        return fail_status(status, comet_net_name(net));
+    if (args->table)
+        memory_table_print(args->json ? stderr : stdout, model);
+    cli_exit code = CLI_OK;
+    if (!measurement_make(&m, net, params, args->steps))
+        code = fail_memory((size_t)image_bytes * params->batch);
+    else if ((code = run_steps(model, args->steps, &m)) == CLI_OK)
+        code = print_measurement(args, model, &m);
+    measurement_free(&m);
+    comet_model_destroy(model);
+    return code;
 }
 
 static cli_exit bench_here(const bench_args *args, uint64_t batch)
 {
     comet_net *net = NULL;
-    measurement m = {0};
     const comet_model_params params = params_of(args, batch);
     cli_exit code = net_open(&args->net, 0, (uint32_t)args->image, &net);
     if (code == CLI_OK)
-        code = measure(args, net, &params, &m);
-    if (code == CLI_OK)
-        code = print_measurement(args, net, batch, &m);
-    measurement_free(&m);
+        code = measure(args, net, &params);
     comet_net_destroy(net);
     return code;
 }
