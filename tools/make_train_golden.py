@@ -32,7 +32,7 @@ CASES = {
     "resnet50": (4, 64, 20, 0.001),
     "efficientnet_b0": (4, 64, 20, 0.0001),
     "alexnet": (2, 224, 20, 0.000005),
-    "vgg16": (2, 224, 8, 0.000005),
+    "vgg16": (2, 224, 20, 0.0000005),
 }
 # Scale of the batch norms that end a bottleneck's branch, where it is not 1. With 1, every block of a ResNet-50 with random weights
 # doubles the rounding of the one before, relus flip, and torch's floats are 1e-2 from its doubles.
