@@ -126,13 +126,23 @@ typedef struct measurement {
     comet_compression_figures compression;
 } measurement;
 
+/* There is no update without gradients, and none are computed of a loss that is not finite. */
+static cli_exit fail_diverged(comet_model *model, const float *images, double loss, uint64_t step)
+{
+    const char *layer = comet_model_first_bad(model, images, step);
+    return fail(CLI_FAILED, "the loss is %f, not finite, at step %" PRIu64 ", first in %s%s", loss, step + 1,
+                layer ? "layer " : "the loss itself", layer ? layer : "");
+}
+
 static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t step, double rate, measurement *m)
 {
     comet_scores scores = {0};
     comet_status status = comet_model_gradients(model, batches->images, batches->labels, step, &scores);
+    m->loss = scores.loss;
+    if (status == COMET_OK && !isfinite(m->loss))
+        return fail_diverged(model, batches->images, m->loss, step);
     if (status == COMET_OK)
         status = comet_model_update(model, rate, step);
-    m->loss = scores.loss;
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 

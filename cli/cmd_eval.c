@@ -122,18 +122,6 @@ static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_data
     return code;
 }
 
-static cli_exit check_shapes(const comet_net *net, const comet_dataset *data)
-{
-    const comet_dataset_info d = comet_dataset_describe(data);
-    const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
-    if (in.channels != d.channels || in.height != d.height || in.width != d.width)
-        return fail(CLI_BAD_INPUT, "net %s takes images of %u x %u x %u, the data has %u x %u x %u", comet_net_name(net),
-                    in.channels, in.height, in.width, d.channels, d.height, d.width);
-    if (out.channels < d.n_classes)
-        return fail(CLI_BAD_INPUT, "net %s has %u classes, the data %u", comet_net_name(net), out.channels, d.n_classes);
-    return CLI_OK;
-}
-
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const eval_args *args = given;
@@ -149,8 +137,10 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         const uint32_t classes = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
         code = data_open(&args->data, net, classes, args->train_part ? COMET_SPLIT_TRAIN : COMET_SPLIT_TEST, &data);
     }
-    if (code == CLI_OK)
-        code = check_shapes(net, data);
+    if (code == CLI_OK) {
+        const comet_status status = comet_model_check_data(net, data, args->train_part ? "training" : "test");
+        code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+    }
     if (code == CLI_OK)
         code = evaluate(args, net, data, path);
     comet_dataset_close(data);

@@ -98,6 +98,11 @@ static const option options[] = {
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
 };
 
+typedef struct session {
+    comet_net *net;
+    comet_dataset *train, *test;
+} session;
+
 /* ---- signals ---- */
 
 static volatile sig_atomic_t stop_signal;
@@ -158,15 +163,27 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
 }
 
-static void fill_params(const train_args *args, const comet_net *net, comet_train_params *p)
+/* Epochs of the run, which --max-steps may end inside one. */
+static double epochs_of(const train_args *args, const comet_train_params *p)
+{
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
+    const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
+    const double all = (double)args->epochs;
+    return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
+}
+
+static void fill_params(const train_args *args, const session *s, comet_train_params *p)
 {
     comet_train_params_init(p);
-    p->net = net;
-    fill_model(args, net, &p->model);
-    comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, net));
+    p->net = s->net;
+    p->train_data = s->train;
+    p->test_data = s->test;
+    fill_model(args, s->net, &p->model);
+    comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, s->net));
     p->schedule.warmup_epochs = args->warmup;
     if (args->schedule == COMET_SCHEDULE_STEP)
-        p->schedule.every = (double)args->epochs / 3;
+        p->schedule.every = epochs_of(args, p) / 3;
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
     p->no_augment = args->no_augment;
@@ -291,11 +308,6 @@ static cli_exit settle_budget(const train_args *args, comet_train_params *p, tra
 
 /* ---- the run ---- */
 
-typedef struct session {
-    comet_net *net;
-    comet_dataset *train, *test;
-} session;
-
 /* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. */
 static cli_exit open_session(const train_args *args, session *s)
 {
@@ -368,9 +380,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK)
         code = open_log(args, &report);
     if (code == CLI_OK) {
-        fill_params(args, s.net, &params);
-        params.train_data = s.train;
-        params.test_data = s.test;
+        fill_params(args, &s, &params);
         code = settle_budget(args, &params, &report);
     }
     if (code == CLI_OK)

@@ -112,14 +112,26 @@ static bool join(const char *folder, const char *name, char *path, size_t path_b
     return (size_t)snprintf(path, path_bytes, "%s/%s", folder, name) < path_bytes && access(path, F_OK) == 0;
 }
 
+/* The newest checkpoint of a run, as --resume would take it. */
+static cli_exit newest_path(const char *folder, char *path, size_t path_bytes)
+{
+    char *newest = NULL;
+    bool previous = false;
+    const comet_status status = comet_checkpoint_newest(folder, &newest, &previous);
+    if (status != COMET_OK)
+        return fail_status(status, NULL);
+    if (previous)
+        say("the newest checkpoint cannot be used (%s); taking %s", comet_last_error(), newest);
+    const bool fits = (size_t)snprintf(path, path_bytes, "%s", newest) < path_bytes;
+    comet_text_free(newest);
+    return fits ? CLI_OK : fail(CLI_BAD_INPUT, "%s: too long a name", folder);
+}
+
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes)
 {
     struct stat status;
-    if (stat(what, &status) == 0 && S_ISDIR(status.st_mode)) {
-        if ((!last && join(what, "best.safetensors", path, path_bytes)) || join(what, "last.safetensors", path, path_bytes))
-            return CLI_OK;
-        return fail(CLI_BAD_INPUT, "%s: no checkpoint is in this folder", what);
-    }
+    if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
+        return !last && join(what, "best.safetensors", path, path_bytes) ? CLI_OK : newest_path(what, path, path_bytes);
     if (text_ends_with(what, strlen(what), ".pt") || text_ends_with(what, strlen(what), ".pth"))
         return fail(CLI_BAD_INPUT, "%s: a pickle of PyTorch; 'tools/torch_weights.py to-comet' makes a safetensors file of it",
                     what);

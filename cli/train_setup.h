@@ -65,7 +65,8 @@ cli_exit net_of_weights(const char *path, comet_net **net);
 /* Opens one part of the data, as large as `net` wants its images where the data can be of any size. */
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data);
 
-/* WHAT itself if it is a file; the best checkpoint of a folder, or the last if there is no best or it is asked for. */
+/* WHAT itself if it is a file; the best checkpoint of a folder, or the newest that is whole if there is no best or the last is
+ * asked for. */
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);
 
 /* "12.3 MiB". */

@@ -84,6 +84,42 @@ static void test_cifar10_is_read(void **state)
     comet_dataset_close(d);
 }
 
+static uint64_t fingerprint_of(const char *folder, comet_split split)
+{
+    uint64_t hash = 0;
+    comet_dataset *d = open_data(text_of("cifar10:%s", folder), split);
+    assert_ok(dataset_fingerprint(d, &hash));
+    comet_dataset_close(d);
+    return hash;
+}
+
+/* Every label counts, and the pixels of eight of the fifteen images: the first, the last, and not the second. */
+static void test_fingerprint(void **state)
+{
+    static const struct {
+        unsigned byte;
+        bool counts;
+    } changes[] = {
+        {0, true}, {1, true}, {3072, true}, {CIFAR_RECORD, true}, {CIFAR_RECORD + 1, false}, {3 * CIFAR_RECORD, true}};
+    const char *folder = *state;
+    write_cifar_all(folder);
+    const uint64_t before = fingerprint_of(folder, COMET_SPLIT_TRAIN);
+    assert_true(before == fingerprint_of(folder, COMET_SPLIT_TRAIN));
+    assert_true(before != fingerprint_of(folder, COMET_SPLIT_TEST));
+    for (size_t i = 0; i < COUNT_OF(changes); i++) {
+        unsigned rest = changes[i].byte, file = 1;
+        for (; rest >= file * CIFAR_RECORD; file++)
+            rest -= file * CIFAR_RECORD;
+        const char *name = text_of("data_batch_%u.bin", file);
+        blob b = read_file(folder, name);
+        b.data[rest] ^= 1;
+        write_file(folder, name, b.data, b.bytes);
+        assert_int_equal(before != fingerprint_of(folder, COMET_SPLIT_TRAIN), changes[i].counts);
+        b.data[rest] ^= 1;
+        write_blob(folder, name, b);
+    }
+}
+
 /* With random numbers, an image is the padded one moved by at most 4 and perhaps mirrored; all cases occur. */
 static void test_cifar10_is_shifted_and_mirrored(void **state)
 {
@@ -94,10 +130,9 @@ static void test_cifar10_is_shifted_and_mirrored(void **state)
     bool seen[2][9][9] = {{{false}}};
     const float black = (float)((0 - 0.4914) / 0.2470);
     for (uint32_t trial = 0; trial < 3000; trial++) {
-        uint32_t label;
         comet_random random = comet_random_start(1, COMET_STREAM_AUGMENT, 0, trial);
         comet_random again = random;
-        assert_ok(d->source->read(d, 1, &random, NULL, moved, &label));
+        assert_ok(d->source->read(d, 1, &random, NULL, moved));
         const int dx = (int)comet_random_below(&again, 9) - 4, dy = (int)comet_random_below(&again, 9) - 4;
         const bool flip = comet_random_below(&again, 2) == 1;
         seen[flip][dx + 4][dy + 4] = true;
@@ -832,6 +867,7 @@ int main(void)
         cmocka_unit_test(test_spec_is_checked),
         IN_FOLDER(test_cifar10_is_read),
         IN_FOLDER(test_cifar10_is_shifted_and_mirrored),
+        IN_FOLDER(test_fingerprint),
         IN_FOLDER(test_cifar10_faults),
         IN_FOLDER(test_idx_is_read_plain_and_packed),
         IN_FOLDER(test_idx_faults),

@@ -21,8 +21,7 @@ typedef struct made {
     atomic_uint_fast64_t n_read;
 } made;
 
-static comet_status made_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                              uint32_t *label)
+static comet_status made_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
     made *m = d->state;
     atomic_fetch_add(&m->n_read, 1);
@@ -32,15 +31,19 @@ static comet_status made_read(const comet_dataset *d, uint64_t index, comet_rand
         return comet_fail(COMET_ERROR_CORRUPT, "image-%u: broken by the test", (unsigned)index);
     for (int i = 0; i < 4; i++)
         image[i] = random ? (float)comet_random_uniform(random) : (float)index;
-    *label = (uint32_t)index;
     return COMET_OK;
+}
+
+static uint32_t made_label(const comet_dataset *d, uint64_t index)
+{
+    return (uint32_t)index;
 }
 
 static void made_close(comet_dataset *d)
 {
 }
 
-static const dataset_source made_source = {"made", NULL, made_read, made_close};
+static const dataset_source made_source = {"made", NULL, made_read, made_label, made_close};
 
 static comet_dataset made_dataset(made *m, uint64_t n_images)
 {

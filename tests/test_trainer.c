@@ -179,6 +179,53 @@ static void test_stop_and_resume(void **state)
     }
 }
 
+/* Half a run, then `change` and the rest. */
+static comet_status resume_with(setting *s, void (*change)(comet_train_params *p))
+{
+    comet_train_result result;
+    s->p.out = folder;
+    s->o.stop_at = 3;
+    checkpoint_clear(folder);
+    assert_ok(comet_train_run(&s->p, &result));
+    s->o = (observed){0};
+    s->p.resume = true;
+    change(&s->p);
+    return comet_train_run(&s->p, &result);
+}
+
+static void other_kernels(comet_train_params *p)
+{
+    p->model.no_winograd = p->model.no_recompute = true;
+}
+
+static comet_dataset *other_data;
+
+static void other_world(comet_train_params *p)
+{
+    p->train_data = other_data;
+}
+
+static void test_resume_with_changes(void **state)
+{
+    setting s;
+    comet_dataset_params d;
+    open_setting(&s, TINY_NET);
+    assert_ok(resume_with(&s, other_kernels));
+    assert_non_null(strstr(s.o.notes, "not as before: winograd, recompute;"));
+    close_setting(&s);
+    open_setting(&s, TINY_NET);
+    comet_dataset_params_init(&d);
+    d.image = 8;
+    d.classes = 4;
+    d.n_images = 50;
+    d.seed = 1; /* as many images of the same shape and labels, but others */
+    assert_ok(comet_dataset_open(&other_data, "synthetic", &d));
+    assert_status(resume_with(&s, other_world), COMET_ERROR_CORRUPT);
+    assert_non_null(strstr(comet_last_error(), "the run has other data than this checkpoint"));
+    comet_dataset_close(other_data);
+    close_setting(&s);
+}
+
 static void test_diverged(void **state)
 {
     setting s;
@@ -208,31 +255,32 @@ static void expect_refusal(const char *net, void (*change)(comet_train_params *p
     close_setting(&s);
 }
 
-static void no_net(comet_train_params *p)
-{
-    p->net = NULL;
-}
-static void large_batch(comet_train_params *p)
-{
-    p->model.batch = 51;
-}
-static void resume_nowhere(comet_train_params *p)
-{
-    p->resume = true;
-}
-static void patience_without_test(comet_train_params *p)
-{
-    p->patience = 1;
-    p->test_data = NULL;
-}
-static void no_rate(comet_train_params *p)
-{
-    p->schedule.rate = NAN;
-}
-static void not_filled(comet_train_params *p)
-{
-    p->size = 0;
-}
+#define CHANGE(name, statements)            \
+    static void name(comet_train_params *p) \
+    {                                       \
+        statements;                         \
+    }
+CHANGE(no_net, p->net = NULL)
+CHANGE(no_batch, p->model.batch = 0)
+CHANGE(large_batch, p->model.batch = 51)
+CHANGE(many_accumulated, p->model.accumulate = 65537)
+CHANGE(no_epochs, p->epochs = 0)
+CHANGE(resume_nowhere, p->resume = true)
+CHANGE(patience_without_test, p->patience = 1; p->test_data = NULL)
+CHANGE(not_filled, p->size = 0)
+CHANGE(no_rate, p->schedule.rate = NAN)
+CHANGE(odd_schedule, p->schedule.kind = (comet_schedule_kind)9)
+CHANGE(steps_of_nothing, p->schedule.kind = COMET_SCHEDULE_STEP; p->schedule.every = 0)
+CHANGE(growing_steps, p->schedule.kind = COMET_SCHEDULE_STEP; p->schedule.factor = 1.5)
+CHANGE(negative_share, p->schedule.kind = COMET_SCHEDULE_COSINE; p->schedule.final_share = -0.1)
+CHANGE(endless_warmup, p->schedule.kind = COMET_SCHEDULE_COSINE; p->schedule.warmup_epochs = INFINITY)
+CHANGE(odd_optimiser, p->model.optimiser.kind = (comet_optimiser_kind)9)
+CHANGE(large_momentum, p->model.optimiser.momentum = 1)
+CHANGE(endless_decay, p->model.optimiser.weight_decay = INFINITY)
+CHANGE(clip_to_nan, p->model.optimiser.clip_norm = NAN)
+CHANGE(large_beta1, comet_optimiser_init(&p->model.optimiser, COMET_OPTIMISER_ADAMW); p->model.optimiser.beta1 = 1)
+CHANGE(negative_beta2, comet_optimiser_init(&p->model.optimiser, COMET_OPTIMISER_ADAMW); p->model.optimiser.beta2 = -0.1)
+CHANGE(no_eps, comet_optimiser_init(&p->model.optimiser, COMET_OPTIMISER_ADAMW); p->model.optimiser.eps = 1e-50)
 
 static void test_refusals(void **state)
 {
@@ -240,10 +288,29 @@ static void test_refusals(void **state)
     expect_refusal(TINY_NET, large_batch, "50 images, fewer than one step takes");
     expect_refusal(TINY_NET, resume_nowhere, "folder of the checkpoints");
     expect_refusal(TINY_NET, patience_without_test, "needs test data");
-    expect_refusal(TINY_NET, no_rate, "the rate is");
     expect_refusal(TINY_NET, not_filled, "comet_train_params_init");
     expect_refusal("net n\ninput 3 9 8\nf = flatten\nfc = linear out=4\n", NULL, "3 x 9 x 8, the training data has 3 x 8 x 8");
     expect_refusal("net n\ninput 3 8 8\nf = flatten\nfc = linear out=3\n", NULL, "has 4 classes");
+}
+
+static void test_ranges(void **state)
+{
+    expect_refusal(TINY_NET, no_batch, "the batch is 0");
+    expect_refusal(TINY_NET, many_accumulated, "accumulate is 65537");
+    expect_refusal(TINY_NET, no_epochs, "epochs is 0");
+    expect_refusal(TINY_NET, no_rate, "the rate is nan");
+    expect_refusal(TINY_NET, odd_schedule, "schedule 9 is of no known kind");
+    expect_refusal(TINY_NET, steps_of_nothing, "every is 0 epochs");
+    expect_refusal(TINY_NET, growing_steps, "factor is 1.5");
+    expect_refusal(TINY_NET, negative_share, "final_share is -0.1");
+    expect_refusal(TINY_NET, endless_warmup, "the warm-up is inf epochs");
+    expect_refusal(TINY_NET, odd_optimiser, "optimiser 9 is of no known kind");
+    expect_refusal(TINY_NET, large_momentum, "the momentum is 1");
+    expect_refusal(TINY_NET, endless_decay, "the weight decay is inf");
+    expect_refusal(TINY_NET, clip_to_nan, "the norm to clip to is nan");
+    expect_refusal(TINY_NET, large_beta1, "beta1 is 1;");
+    expect_refusal(TINY_NET, negative_beta2, "beta2 is -0.1");
+    expect_refusal(TINY_NET, no_eps, "eps is 1e-50");
 }
 
 int main(void)
@@ -252,8 +319,10 @@ int main(void)
         cmocka_unit_test_teardown(test_events, empty),
         cmocka_unit_test_teardown(test_accumulate, empty),
         cmocka_unit_test_teardown(test_stop_and_resume, empty),
+        cmocka_unit_test_teardown(test_resume_with_changes, empty),
         cmocka_unit_test_teardown(test_diverged, empty),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -483,8 +483,12 @@ static FILE *open_in(const char *folder, const char *name, const char *mode)
     return file;
 }
 
+/* A file that is there is removed first: ext4 brings one that is cut to nothing and written again to the disk at once. */
 void write_file(const char *folder, const char *name, const void *data, size_t bytes)
 {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    remove(path);
     FILE *file = open_in(folder, name, "wb");
     size_t written = fwrite(data, 1, bytes, file);
     assert_int_equal(fclose(file), 0);

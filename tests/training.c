@@ -77,6 +77,13 @@ void formula_salt(const char *text)
     snprintf(salt, sizeof salt, "%s", text);
 }
 
+static double residual_scale = 1;
+
+void formula_residual(double scale)
+{
+    residual_scale = scale;
+}
+
 /* FNV-1a, going on from h. */
 static uint32_t hash_text(uint32_t h, const char *text)
 {
@@ -133,12 +140,13 @@ static bool ends_in(const char *name, const char *suffix)
 static void formula_tensor(comet_model *model, size_t index, const comet_tensor_info *info)
 {
     float *x = need_malloc(info->n_elements * sizeof *x);
+    const double scale = ends_in(info->name, ".bn3.weight") ? residual_scale : 1;
     if (info->n_dims > 1)
         formula_fill(info->name, 0, sqrt(6 / ((double)info->n_elements / (double)info->dims[0])), info->n_elements, x);
     else if (info->kind == COMET_TENSOR_STATISTIC)
         formula_fill(info->name, ends_in(info->name, "_var") ? 1 : 0, 0, info->n_elements, x);
     else
-        formula_fill(info->name, ends_in(info->name, ".weight") ? 1 : 0, 0.125, info->n_elements, x);
+        formula_fill(info->name, ends_in(info->name, ".weight") ? scale : 0, 0.125 * scale, info->n_elements, x);
     assert_ok(comet_model_tensor_write(model, index, x));
     free(x);
 }

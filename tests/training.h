@@ -24,6 +24,8 @@ comet_net *net_without_dropout(const comet_net *net);
 
 /* Goes in front of every name from now on, for other numbers; copied. */
 void formula_salt(const char *salt);
+/* Scale of the batch norms that end a bottleneck's branch (NAME.bn3) in formula_weights from now on; 1 at first. */
+void formula_residual(double scale);
 
 /* x[i] = offset + bound * u, u uniform in [-1, 1) by a hash of the name and i. The same bits everywhere. */
 void formula_fill(const char *name, double offset, double bound, uint64_t n, float *x);

@@ -139,12 +139,14 @@ class Net:
             values[layer.name] = self.apply(layer, inputs)
         return values[self.layers[-1].name]
 
-    def formula_weights(self, salt, dtype):
+    def formula_weights(self, salt, dtype, residual=1.0):
+        """`residual` is the scale of the batch norms that end a bottleneck's branch: 1, or less for a calmer deep net."""
         for name, p in self.parameters.items():
             if p.dim() > 1:
                 filled = formula(salt + name, 0, math.sqrt(6 / (p.numel() / p.shape[0])), p.shape)
             else:
-                filled = formula(salt + name, 1 if name in self.scales() else 0, 0.125, p.shape)
+                scale = residual if name.endswith(".bn3.weight") else 1.0
+                filled = formula(salt + name, scale if name in self.scales() else 0, 0.125 * scale, p.shape)
             self.parameters[name] = filled.to(dtype).requires_grad_()
         for name, s in self.statistics.items():
             self.statistics[name] = (torch.ones if name.endswith("_var") else torch.zeros)(s.shape, dtype=dtype)

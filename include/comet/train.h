@@ -9,6 +9,7 @@
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
  *   comet_schedule_rate            learning rate of a step
  *   comet_weights_save, _load ...  safetensors that PyTorch reads and writes
+ *   comet_checkpoint_newest        the file of a run's folder to take weights from
  *   comet_train_run                epochs, evaluation, checkpoints, resuming
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time.
@@ -41,7 +42,7 @@ typedef struct comet_optimiser {
     float momentum; /* sgd; 0: none, and no memory for it */
     bool nesterov;
     float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
-    double beta1, beta2, eps; /* adamw */
+    double beta1, beta2, eps; /* adamw: 0 to below 1, more than 0 */
     float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
 } comet_optimiser;
 
@@ -82,7 +83,7 @@ typedef struct comet_model_params {
     bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
     bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
-    uint32_t accumulate; /* batches whose gradients are averaged before an update; 0 or 1: none */
+    uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */
     comet_optimiser optimiser;
     comet_compression compression;
 } comet_model_params;
@@ -217,8 +218,8 @@ typedef struct comet_schedule {
     comet_schedule_kind kind;
     double rate;          /* the largest */
     double warmup_epochs; /* linear: the n-th step of w has n / w of the rate; not for onecycle */
-    double factor, every; /* step: 0.1, 30 */
-    double final_share;   /* cosine: 0 */
+    double factor, every; /* step: 0 to 1, 0.1 at first; more than 0, 30 at first */
+    double final_share;   /* cosine: 0 to 1, 0 at first */
 } comet_schedule;
 
 COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate);
@@ -238,6 +239,11 @@ COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
 /* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
  * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
 COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Name of the newest checkpoint of a run's folder that is whole, for comet_text_free: last.safetensors or, where that is
+ * damaged or missing, previous.safetensors; *previous is then true and comet_last_error says what is wrong with the last. Reads
+ * all of the file. COMET_ERROR_IO where the folder has none. */
+COMET_API comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous);
 
 /* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
  * torch.load reads where the path ends in .pt. */
@@ -309,6 +315,10 @@ typedef struct comet_train_result {
  * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
+
+/* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
+ * its classes, or more. `what` goes into the sentence: "training", "test". */
+COMET_API comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what);
 
 /* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
  * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */

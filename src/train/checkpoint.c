@@ -17,7 +17,7 @@
 #include "train/model_staging.h"
 #include "train/weights.h"
 
-enum { FORMAT = 1, STATE_BYTES = 4096 };
+enum { FORMAT = 2, STATE_BYTES = 4096 };
 
 /* ---- the state as JSON ---- */
 
@@ -65,6 +65,8 @@ static const field fields[] = {
     SETTING(threads, FIELD_U64, RULE_TOLD),
     SETTING(n_steps, FIELD_U64, RULE_TOLD),
     SETTING(augment, FIELD_U64, RULE_TOLD),
+    SETTING(winograd, FIELD_U64, RULE_TOLD),
+    SETTING(recompute, FIELD_U64, RULE_TOLD),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
     SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
     SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
@@ -240,9 +242,8 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
         f->offset == offsetof(checkpoint_state, settings.net) || f->offset == offsetof(checkpoint_state, settings.data);
     if (hash)
         return comet_fail(COMET_ERROR_CORRUPT,
-                          "%s: the run has another %s than this checkpoint; give the same, or begin anew "
-                          "from its weights",
-                          path, f->name);
+                          "%s: the run has %s than this checkpoint; give the same, or begin anew from its weights", path,
+                          f->offset == offsetof(checkpoint_state, settings.net) ? "another net" : "other data");
     return comet_fail(COMET_ERROR_CORRUPT,
                       "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or begin anew from its "
                       "weights",
@@ -327,6 +328,29 @@ static comet_status open_newest(const char *last, const char *previous, safetens
     *found = CHECKPOINT_PREVIOUS;
     comet_fail(COMET_ERROR_CORRUPT, "%s", why[0] != '\0' ? why : "there is no last.safetensors");
     return COMET_OK;
+}
+
+comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous)
+{
+    char *last = NULL, *before = NULL;
+    safetensors_file *file = NULL;
+    checkpoint_found found = CHECKPOINT_NONE;
+    comet_status status = path_in(folder, "last.safetensors", &last);
+    if (status == COMET_OK)
+        status = path_in(folder, "previous.safetensors", &before);
+    if (status == COMET_OK)
+        status = open_newest(last, before, &file, &found);
+    safetensors_close(file);
+    if (status == COMET_OK && found == CHECKPOINT_NONE)
+        status = comet_fail(COMET_ERROR_IO, "%s: no checkpoint is in this folder", folder);
+    if (status == COMET_OK) {
+        *previous = found == CHECKPOINT_PREVIOUS;
+        *path = *previous ? before : last;
+    }
+    free(status == COMET_OK && *previous ? last : before);
+    if (status != COMET_OK)
+        free(last);
+    return status;
 }
 
 /* A damaged newest file must not become the previous one at the next save. */

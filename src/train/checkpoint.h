@@ -18,9 +18,10 @@
 
 /* What a run is. Fields are u64 or double alone; checkpoint.c lists them. */
 typedef struct checkpoint_settings {
-    uint64_t batch, accumulate, data;         /* must be the same; `data` is a hash of what the data set says */
+    uint64_t batch, accumulate, data;         /* must be the same; `data` is dataset_fingerprint's */
     uint64_t net;                             /* must be the same: hash of the net's text */
     uint64_t seed, threads, n_steps, augment; /* others change the bits, which is said */
+    uint64_t winograd, recompute;             /* likewise */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
     uint64_t schedule;

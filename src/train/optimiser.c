@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/status.h"
 #include "train/parallel.h"
 
 enum { GRAIN = 16384, SUM_BLOCK = 4096, SUM_LANES = 8, SUM_GROUP = 512 };
@@ -22,6 +23,34 @@ void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind)
         optimiser->momentum = 0.9f;
         optimiser->weight_decay = 5e-4f;
     }
+}
+
+static comet_status check_adamw(const comet_optimiser *o)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "AdamW's beta1 is %g; it must be at least 0 and below 1", o->beta1);
+    if (!(o->beta2 >= 0 && o->beta2 < 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "AdamW's beta2 is %g; it must be at least 0 and below 1", o->beta2);
+    if (!(isfinite(o->eps) && (float)o->eps > 0)) /* a weight without gradients would become 0 / 0 */
+        return comet_fail(COMET_ERROR_ARGUMENT, "AdamW's eps is %g; it must be finite and, as a float, more than 0", o->eps);
+    return COMET_OK;
+}
+
+comet_status optimiser_check(const comet_optimiser *o)
+{
+    if (o->size != sizeof *o)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_optimiser was not set by comet_optimiser_init");
+    if (o->kind != COMET_OPTIMISER_SGD && o->kind != COMET_OPTIMISER_ADAMW)
+        return comet_fail(COMET_ERROR_ARGUMENT, "optimiser %d is of no known kind", (int)o->kind);
+    if (!(isfinite(o->weight_decay) && o->weight_decay >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the weight decay is %g; it must be finite and not negative",
+                          (double)o->weight_decay);
+    if (!(isfinite(o->clip_norm) && o->clip_norm >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the norm to clip to is %g; it must be finite and not negative",
+                          (double)o->clip_norm);
+    if (o->kind == COMET_OPTIMISER_SGD && !(o->momentum >= 0 && o->momentum < 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the momentum is %g; it must be at least 0 and below 1", (double)o->momentum);
+    return o->kind == COMET_OPTIMISER_ADAMW ? check_adamw(o) : COMET_OK;
 }
 
 /* ---- SGD ---- */

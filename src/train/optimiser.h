@@ -21,6 +21,10 @@ typedef struct optimiser_step {
     float gradient_scale; /* the gradient is taken times this: clipping, and the mean over accumulated batches */
 } optimiser_step;
 
+/* COMET_ERROR_ARGUMENT, with the field and its range, where a step would not be one. Fields of the other kind of optimiser are
+ * not looked at. */
+comet_status optimiser_check(const comet_optimiser *o);
+
 /* `first` is the momentum or AdamW's first moment (NULL for SGD without momentum), `second` AdamW's second moment (else NULL).
  * Without `decay` the weight decay is left out; torch's default is to decay every parameter. */
 void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,

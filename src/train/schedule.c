@@ -4,10 +4,12 @@
  * One-cycle is torch.optim.lr_scheduler.OneCycleLR(max_lr, total_steps) with its defaults (pct_start 0.3, cosine, div_factor
  * 25, final_div_factor 1e4), except that momentum is not cycled: it stays what the optimiser says.
  */
+#include "train/schedule.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "comet/train.h"
+#include "base/status.h"
 
 static const double pi = 3.14159265358979323846;
 
@@ -19,6 +21,32 @@ void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, dou
     schedule->rate = rate;
     schedule->factor = 0.1;
     schedule->every = 30;
+}
+
+static comet_status check_kind(const comet_schedule *s)
+{
+    if (s->kind == COMET_SCHEDULE_STEP && !(isfinite(s->every) && s->every > 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the schedule's every is %g epochs; it must be finite and more than 0",
+                          s->every);
+    if (s->kind == COMET_SCHEDULE_STEP && !(s->factor >= 0 && s->factor <= 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the schedule's factor is %g; it must be 0 to 1", s->factor);
+    if (s->kind == COMET_SCHEDULE_COSINE && !(s->final_share >= 0 && s->final_share <= 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the schedule's final_share is %g; it must be 0 to 1", s->final_share);
+    return COMET_OK;
+}
+
+comet_status schedule_check(const comet_schedule *s)
+{
+    if (s->size != sizeof *s)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_schedule was not set by comet_schedule_init");
+    if ((int)s->kind < COMET_SCHEDULE_CONSTANT || (int)s->kind > COMET_SCHEDULE_ONECYCLE)
+        return comet_fail(COMET_ERROR_ARGUMENT, "schedule %d is of no known kind", (int)s->kind);
+    if (!(isfinite(s->rate) && s->rate >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the rate is %g; it must be finite and not negative", s->rate);
+    if (s->kind != COMET_SCHEDULE_ONECYCLE && !(isfinite(s->warmup_epochs) && s->warmup_epochs >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the warm-up is %g epochs; it must be finite and not negative",
+                          s->warmup_epochs);
+    return check_kind(s);
 }
 
 /* From `begin` (share 0) to `end` (share 1) along half a cosine. */

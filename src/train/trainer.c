@@ -20,9 +20,12 @@
 #include "base/threads.h"
 #include "comet/train.h"
 #include "train/checkpoint.h"
+#include "train/data/dataset.h"
+#include "train/optimiser.h"
 #include "train/parallel.h"
+#include "train/schedule.h"
 
-enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768 };
+enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768, MAX_ACCUMULATE = 65536 };
 
 typedef struct trainer {
     const comet_train_params *p;
@@ -386,14 +389,6 @@ static comet_status end_epoch(trainer *t, bool whole)
 
 /* ---- the start ---- */
 
-static uint64_t data_hash(const comet_dataset_info *info)
-{
-    char text[160];
-    snprintf(text, sizeof text, "%s %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu32, info->kind, info->n_images,
-             info->channels, info->height, info->width, info->n_classes);
-    return comet_checksum(text, strlen(text));
-}
-
 static comet_status net_hash(const comet_net *net, uint64_t *hash)
 {
     char *text = NULL;
@@ -404,20 +399,20 @@ static comet_status net_hash(const comet_net *net, uint64_t *hash)
     return status;
 }
 
-static checkpoint_settings settings_of(const trainer *t, uint64_t net)
+/* Without the hashes. */
+static checkpoint_settings settings_of(const trainer *t)
 {
     const comet_train_params *p = t->p;
-    const comet_dataset_info data = comet_dataset_describe(p->train_data);
     const comet_optimiser *o = &p->model.optimiser;
     return (checkpoint_settings){
         .batch = p->model.batch,
         .accumulate = t->accumulate,
-        .data = data_hash(&data),
-        .net = net,
         .seed = p->model.seed,
         .threads = parallel_threads(),
         .n_steps = t->n_steps,
         .augment = !p->no_augment,
+        .winograd = !p->model.no_winograd,
+        .recompute = !p->model.no_recompute,
         .optimiser = (uint64_t)o->kind,
         .nesterov = o->nesterov,
         .momentum = (double)o->momentum,
@@ -436,7 +431,7 @@ static checkpoint_settings settings_of(const trainer *t, uint64_t net)
     };
 }
 
-static comet_status check_data(const comet_net *net, const comet_dataset *data, const char *what)
+comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what)
 {
     const comet_dataset_info d = comet_dataset_describe(data);
     const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
@@ -456,17 +451,33 @@ static comet_status check_params(const comet_train_params *p)
 {
     if (p->size != sizeof *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_train_params was not set by comet_train_params_init");
-    if (!p->net || !p->train_data || p->model.batch == 0 || p->epochs == 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a run needs a net, data, a batch and epochs");
+    if (!p->net || !p->train_data)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a run needs a net and data");
+    if (p->model.batch == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the batch is 0; it must be 1 or more");
+    if (p->model.accumulate > MAX_ACCUMULATE)
+        return comet_fail(COMET_ERROR_ARGUMENT, "accumulate is %" PRIu32 "; it must be 0 to %d", p->model.accumulate,
+                          MAX_ACCUMULATE);
+    if (p->epochs == 0)
+        return comet_fail(COMET_ERROR_ARGUMENT, "epochs is 0; it must be 1 or more");
     if (p->resume && !p->out)
         return comet_fail(COMET_ERROR_ARGUMENT, "resuming needs the folder of the checkpoints");
     if (p->patience > 0 && !p->test_data)
         return comet_fail(COMET_ERROR_ARGUMENT, "early stop needs test data");
-    if (!isfinite(p->schedule.rate) || p->schedule.rate < 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the rate is %g; it must be finite and not negative", p->schedule.rate);
-    comet_status status = check_data(p->net, p->train_data, "training");
+    return COMET_OK;
+}
+
+static comet_status check_settings(const comet_train_params *p)
+{
+    comet_status status = check_params(p);
+    if (status == COMET_OK)
+        status = optimiser_check(&p->model.optimiser);
+    if (status == COMET_OK)
+        status = schedule_check(&p->schedule);
+    if (status == COMET_OK)
+        status = comet_model_check_data(p->net, p->train_data, "training");
     if (status == COMET_OK && p->test_data)
-        status = check_data(p->net, p->test_data, "test");
+        status = comet_model_check_data(p->net, p->test_data, "test");
     return status;
 }
 
@@ -516,13 +527,12 @@ static comet_status resume(trainer *t, checkpoint_found *found)
 static comet_status load_start(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
-    uint64_t net = 0;
-    comet_status status = net_hash(t->p->net, &net);
-    if (status != COMET_OK)
-        return status;
     t->state = (checkpoint_state){.test_loss = NAN, .test_top1 = NAN, .test_top5 = NAN, .best_top1 = -1};
-    t->state.settings = settings_of(t, net);
-    if (t->p->resume)
+    t->state.settings = settings_of(t);
+    comet_status status = net_hash(t->p->net, &t->state.settings.net);
+    if (status == COMET_OK && t->p->out)
+        status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
+    if (status == COMET_OK && t->p->resume)
         status = resume(t, &found);
     if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
         status = comet_weights_load(t->model, t->p->weights);
@@ -550,7 +560,7 @@ static comet_status open_loader(trainer *t)
 
 static comet_status start(trainer *t)
 {
-    comet_status status = check_params(t->p);
+    comet_status status = check_settings(t->p);
     if (status == COMET_OK)
         status = plan_steps(t);
     if (status == COMET_OK)

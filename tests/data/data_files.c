@@ -263,9 +263,10 @@ comet_dataset *open_data(const char *spec, comet_split split)
 float *read_image(const comet_dataset *d, uint64_t index, uint32_t *label)
 {
     scratch memory = {.file = {NULL, 0}};
-    uint32_t unused = 0;
     float *image = need_malloc(dataset_image_floats(d) * sizeof *image);
-    assert_ok(d->source->read(d, index, NULL, &memory, image, label ? label : &unused));
+    assert_ok(d->source->read(d, index, NULL, &memory, image));
+    if (label)
+        *label = d->source->label(d, index);
     scratch_free(&memory);
     return image;
 }

@@ -26,10 +26,10 @@ typedef struct dataset_source {
     /* Fills info (all but kind), class_names, bytes and state for the split in d->params. Called once; after a failure, close
      * is called all the same. */
     comet_status (*open)(comet_dataset *d, const char *where);
-    /* Writes image `index` as channels x height x width floats, augmented where `random` is not NULL, and its label. Broken
-     * files give COMET_ERROR_CORRUPT, _UNSUPPORTED or _IO and a sentence that names the file. */
-    comet_status (*read)(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                         uint32_t *label);
+    /* Writes image `index` as channels x height x width floats, augmented where `random` is not NULL. Broken files give
+     * COMET_ERROR_CORRUPT, _UNSUPPORTED or _IO and a sentence that names the file. */
+    comet_status (*read)(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image);
+    uint32_t (*label)(const comet_dataset *d, uint64_t index);
     void (*close)(comet_dataset *d);
 } dataset_source;
 
@@ -43,6 +43,10 @@ struct comet_dataset {
 };
 
 extern const dataset_source source_cifar10, source_idx, source_fashion, source_npy, source_folder, source_synthetic;
+
+/* A hash that tells data sets apart: kind, shape, names of classes, every label, and the pixels of a few images. A picture that
+ * cannot be read counts as such. */
+comet_status dataset_fingerprint(const comet_dataset *d, uint64_t *hash);
 
 /* Floats of one image. */
 size_t dataset_image_floats(const comet_dataset *d);

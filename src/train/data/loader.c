@@ -115,8 +115,8 @@ static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch
     comet_status status = COMET_OK;
     for (unsigned n_broken = 0; n_broken < MAX_REPLACEMENTS && n_broken < n_images; n_broken++) {
         comet_random random = comet_random_start(l->params.seed, COMET_STREAM_AUGMENT, epoch, (uint32_t)position);
-        status =
-            l->dataset->source->read(l->dataset, index, l->params.augment ? &random : NULL, memory, image, &s->labels[row]);
+        status = l->dataset->source->read(l->dataset, index, l->params.augment ? &random : NULL, memory, image);
+        s->labels[row] = l->dataset->source->label(l->dataset, index);
         if (status == COMET_OK)
             return;
         if (l->dataset->params.strict || !can_replace(status))

@@ -103,15 +103,26 @@ static comet_status cifar10_open(comet_dataset *d, const char *where)
     return status;
 }
 
-static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                                 uint32_t *label)
+/* Label and pixels of an image. */
+static const uint8_t *record_of(const comet_dataset *d, uint64_t index)
 {
-    (void)s;
     const cifar10 *c = d->state;
     const mapped_file *file = c->files;
     for (; index >= file->bytes / RECORD; file++)
         index -= file->bytes / RECORD;
-    const uint8_t *record = file->data + index * RECORD;
+    return file->data + index * RECORD;
+}
+
+static uint32_t cifar10_label(const comet_dataset *d, uint64_t index)
+{
+    return record_of(d, index)[0];
+}
+
+static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+{
+    (void)s;
+    const cifar10 *c = d->state;
+    const uint8_t *record = record_of(d, index);
     placement place = {0};
     if (random) {
         place.dx = (int)comet_random_below(random, 2 * SHIFT + 1) - SHIFT;
@@ -120,7 +131,6 @@ static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_r
     }
     for (size_t i = 0; i < N_CHANNELS; i++)
         byte_plane_write(record + 1 + i * PLANE, SIDE, SIDE, &c->tables[i], place, image + i * PLANE);
-    *label = record[0];
     return COMET_OK;
 }
 
@@ -132,4 +142,4 @@ static void cifar10_close(comet_dataset *d)
     free(c);
 }
 
-const dataset_source source_cifar10 = {"cifar10", cifar10_open, cifar10_read, cifar10_close};
+const dataset_source source_cifar10 = {"cifar10", cifar10_open, cifar10_read, cifar10_label, cifar10_close};

@@ -255,8 +255,7 @@ static comet_status folder_open(comet_dataset *d, const char *where)
     return status;
 }
 
-static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                                uint32_t *label)
+static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
     const folder *f = d->state;
     const entry *e = &f->entries[index];
@@ -276,8 +275,13 @@ static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_ra
     status = picture_decode(&p, &request);
     if (status == COMET_OK)
         status = resample(&p, &target, &s->taps);
-    *label = e->label;
     return status;
+}
+
+static uint32_t folder_label(const comet_dataset *d, uint64_t index)
+{
+    const folder *f = d->state;
+    return f->entries[index].label;
 }
 
 static void folder_close(comet_dataset *d)
@@ -293,4 +297,4 @@ static void folder_close(comet_dataset *d)
     free(f);
 }
 
-const dataset_source source_folder = {"folder", folder_open, folder_read, folder_close};
+const dataset_source source_folder = {"folder", folder_open, folder_read, folder_label, folder_close};

@@ -253,16 +253,20 @@ static comet_status fashion_open(comet_dataset *d, const char *where)
     return status;
 }
 
-static comet_status idx_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                             uint32_t *label)
+static comet_status idx_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
     (void)random; /* digits are not to be mirrored, and are centred already */
     (void)s;
     const idx *x = d->state;
     byte_plane_write(x->images.data + index * dataset_image_floats(d), d->info.height, d->info.width, &x->table, (placement){0},
                      image);
-    *label = x->labels.data[index];
     return COMET_OK;
+}
+
+static uint32_t idx_label(const comet_dataset *d, uint64_t index)
+{
+    const idx *x = d->state;
+    return x->labels.data[index];
 }
 
 static void idx_close(comet_dataset *d)
@@ -275,5 +279,5 @@ static void idx_close(comet_dataset *d)
     free(x);
 }
 
-const dataset_source source_idx = {"idx", idx_open, idx_read, idx_close};
-const dataset_source source_fashion = {"idx", fashion_open, idx_read, idx_close};
+const dataset_source source_idx = {"idx", idx_open, idx_read, idx_label, idx_close};
+const dataset_source source_fashion = {"idx", fashion_open, idx_read, idx_label, idx_close};

@@ -391,13 +391,24 @@ static comet_status npy_open(comet_dataset *d, const char *where)
     return status;
 }
 
-static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image,
-                             uint32_t *label)
+/* Where an image of the split is in the arrays. */
+static uint64_t place_of(const npy *a, uint64_t index)
+{
+    return a->images.list ? a->images.list[index] : index;
+}
+
+static uint32_t npy_label(const comet_dataset *d, uint64_t index)
+{
+    const npy *a = d->state;
+    return (uint32_t)label_element(&a->y, place_of(a, index));
+}
+
+static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
     (void)random; /* what may be done to the images is not known */
     (void)s;
     const npy *a = d->state;
-    const uint64_t i = a->images.list ? a->images.list[index] : index;
+    const uint64_t i = place_of(a, index);
     const size_t plane = (size_t)d->info.height * d->info.width;
     for (uint32_t c = 0; c < d->info.channels; c++, image += plane) {
         const uint64_t first = (i * d->info.channels + c) * plane;
@@ -405,7 +416,6 @@ static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_rando
         for (size_t k = 0; k < plane; k++)
             image[k] = (float)((image_element(&a->x, first + k) - mean) * inverse);
     }
-    *label = (uint32_t)label_element(&a->y, i);
     return COMET_OK;
 }
 
@@ -423,4 +433,4 @@ static void npy_close(comet_dataset *d)
     free(a);
 }
 
-const dataset_source source_npy = {"npy", npy_open, npy_read, npy_close};
+const dataset_source source_npy = {"npy", npy_open, npy_read, npy_label, npy_close};

@@ -192,15 +192,18 @@ static void write_pixel(const scene *s, uint32_t n_channels, uint32_t x, uint32_
     }
 }
 
-static comet_status synthetic_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *memory, float *image,
-                                   uint32_t *label)
+static uint32_t synthetic_label(const comet_dataset *d, uint64_t index)
+{
+    return (uint32_t)(index % d->info.n_classes);
+}
+
+static comet_status synthetic_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *memory, float *image)
 {
     (void)random; /* every image is as random as can be */
     (void)memory;
     const uint32_t side = d->info.width;
     comet_random r = comet_random_start(d->params.seed, COMET_STREAM_SYNTHETIC, (uint64_t)d->params.split, (uint32_t)index);
-    *label = (uint32_t)(index % d->info.n_classes);
-    const scene s = scene_of(d, *label, &r);
+    const scene s = scene_of(d, synthetic_label(d, index), &r);
     for (uint32_t y = 0; y < side; y++)
         for (uint32_t x = 0; x < side; x++)
             write_pixel(&s, d->info.channels, x, y, &r, (size_t)side * side, image + (size_t)y * side + x);
@@ -239,4 +242,4 @@ static void synthetic_close(comet_dataset *d)
     (void)d;
 }
 
-const dataset_source source_synthetic = {"synthetic", synthetic_open, synthetic_read, synthetic_close};
+const dataset_source source_synthetic = {"synthetic", synthetic_open, synthetic_read, synthetic_label, synthetic_close};
