@@ -5,6 +5,7 @@
  */
 #include "testing.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -242,19 +243,22 @@ static void test_quantise_all_halves(void **state)
     }
 }
 
-/* The argument of quantiser.c: no f32 fails whose code is in range, however near to the middle between two values it lies. */
+/* The argument of quantiser.c: no f32 fails whose code is in range, however near to the border between two codes it
+ * lies; and with keep support every one has the sign of its code. */
 static void test_quantise_f32_needs_no_check(void **state)
 {
     test_rng r = {14};
     for (int i = 0; i < 4000; i++) {
         quantise_case c = {.dtype = COMET_DTYPE_F32, .n = QUANT_TILE};
         double eb = ldexp(1 + (i % 8 ? rng_unit(&r) : 0), (int)rng_below(&r, 230) - 118);
-        assert_true(quantiser_make(c.dtype, eb, QUANTISE_PLAIN, &c.q));
+        bool support = rng_chance(&r, 2);
+        assert_true(quantiser_make(c.dtype, eb, support ? QUANTISE_SUPPORT : QUANTISE_PLAIN, &c.q));
         float *x = (float *)(void *)guarded_tail(&input, QUANT_TILE * sizeof *x);
         for (int j = 0; j < QUANT_TILE; j++) {
-            double code =
-                (double)(rng_chance(&r, 2) ? rng_below(&r, CODE16_LIMIT) : CODE16_LIMIT - 1 - rng_below(&r, 99)) + 0.5;
+            double code = (double)(rng_chance(&r, 2) ? rng_below(&r, CODE16_LIMIT) : CODE16_LIMIT - 1 - rng_below(&r, 99)) +
+                          (support ? 0 : 0.5);
             float v = (float)(fmin(code * (double)c.q.step, 0x1p125) * (1 + ((double)rng_below(&r, 17) - 8) * 0x1p-24));
+            v = support && rng_chance(&r, 9) ? (float)rng_below(&r, 3) * FLT_TRUE_MIN : v;
             x[j] = rng_chance(&r, 2) ? v : -v;
         }
         check_quantise(&c, (const uint8_t *)x);
@@ -265,7 +269,10 @@ static void test_quantise_f32_needs_no_check(void **state)
             moments m = {.min = INFINITY, .max = -INFINITY};
             k->quantise[CODES16][c.dtype](&c.q, x, QUANT_TILE, 0, codes, failed, &m);
             for (int j = 0; j < QUANT_TILE; j++) {
-                double error = fabs((double)x[j] - (double)((float)codes[j] * c.q.step));
+                float unit = support ? (float)(codes[j] - (codes[j] > 0) * 0.5 + (codes[j] < 0) * 0.5) : codes[j];
+                double error = fabs((double)x[j] - (double)(unit * c.q.step));
+                if (support && ((x[j] > 0) != (codes[j] > 0) || (x[j] < 0) != (codes[j] < 0)))
+                    fail_because("%a gets code %d", (double)x[j], codes[j]);
                 if (failed[j / BLOCK] >> (j % BLOCK) & 1 || !(error <= eb))
                     fail_because("%a with eb %a gets code %d, error %a", (double)x[j], eb, codes[j], error);
             }

@@ -482,7 +482,7 @@ def value_of_code(chunk, bound):
     """The function of (element, code) that gives the element's value. `rounded` follows every operation."""
     flags = chunk.header.flags
     rounded = chunk.header.element_type.arithmetic
-    smaller = chunk.header.element_type.name == "f32" and not flags & (KEEP_SUPPORT | DITHER)
+    smaller = chunk.header.element_type.name == "f32" and not flags & DITHER
     step = rounded((2 - 2.0**-7) * bound) if smaller else 2 * bound
     key = dither_key(chunk.header.seed, chunk.number)
 
@@ -492,7 +492,7 @@ def value_of_code(chunk, bound):
     def keep_support(_, c):
         if c == 0:
             return 0.0
-        return rounded(rounded(2 * c - 1 if c > 0 else 2 * c + 1) * bound)
+        return rounded(rounded(2 * c - 1 if c > 0 else 2 * c + 1) * (step / 2))
 
     def dithered(i, c):
         return rounded(rounded(rounded(c) - dither(key, i)) * step)

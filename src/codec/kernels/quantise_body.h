@@ -11,7 +11,7 @@
  * Plain: code = round(x / step), value = step code, the step 2eb or with f32 somewhat less (quantiser.c). The inverse of the
  * step is rounded down, so |x| < step / 2 always gives code 0: with that, x - value is exact wherever it could decide
  * (Sterbenz), and comparing it with eb is comparing in real arithmetic.
- * Support: code = sign(x) ceil(|x| / 2eb), value = (2 code -+ 1) eb: zero only for zero, with the sign of x.
+ * Support: code = sign(x) ceil(|x| / step), value = (2 code -+ 1) step / 2: zero only for zero, with the sign of x.
  * Dither: code = round(x / 2eb + u), value = 2eb (code - u), u uniform in [-1/2, 1/2); accepted only below eb, because here
  * the difference may be rounded.
  */
@@ -21,7 +21,7 @@ static inline REAL NAME(value)(const quantiser *q, CODE code, uint32_t index, en
     REAL c = (REAL)code;
     if (mode == QUANTISE_SUPPORT) {
         REAL odd = (REAL)(2 * (int64_t)code - (code > 0) + (code < 0));
-        return odd * q->FIELD(eb);
+        return odd * (q->FIELD(step) / 2);
     }
     if (mode == QUANTISE_DITHER)
         return (c - (REAL)dither(q->key, index)) * q->FIELD(step);
