@@ -31,25 +31,29 @@ HOT void sum_up(__m512 v, f32_sums *s)
 /* Of two floats the one of lesser or greater magnitude, with the sign of the first. */
 enum { RANGE_LESSER = 2, RANGE_GREATER = 3 };
 
-/* Codes of 16 elements `v`, given their quotients t = v / step, in the range of codes. Support rounds away from zero, also what
- * is so small that t is zero. */
+/* Codes of 16 elements `v`, given their quotients t = v / step, in the range of codes. Support rounds away from zero, nonzero
+ * down, also what is so small that t is zero. */
 HOT __m512i codes_f32(enum quantiser_mode mode, __m512 v, __m512 t)
 {
     if (mode == QUANTISE_PLAIN)
         return _mm512_cvtps_epi32(t);
+    t = _mm512_range_ps(t, _mm512_set1_ps(0x1p-100f), RANGE_GREATER);
+    if (mode == QUANTISE_NONZERO)
+        return _mm512_cvt_roundps_epi32(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
     __mmask16 above = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ);
     __mmask16 below = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ);
-    t = _mm512_range_ps(t, _mm512_set1_ps(0x1p-100f), RANGE_GREATER);
     __m512i c = _mm512_maskz_cvt_roundps_epi32(above, t, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
     return _mm512_mask_cvt_roundps_epi32(c, below, t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
 
-/* Values of 16 codes. For support c -+ 1/2, which is exact, times the step is the same as 2c -+ 1 times half of it. */
+/* Values of 16 codes. c -+ 1/2, which is exact, times the step is the same as 2c -+ 1 times half of it. */
 HOT __m512 values_f32(enum quantiser_mode mode, __m512i codes, __m512 step)
 {
     __m512 c = _mm512_cvtepi32_ps(codes);
     if (mode == QUANTISE_SUPPORT)
         c = _mm512_sub_ps(c, _mm512_range_ps(c, _mm512_set1_ps(0.5f), RANGE_LESSER));
+    if (mode == QUANTISE_NONZERO)
+        c = _mm512_add_ps(c, _mm512_set1_ps(0.5f));
     return _mm512_mul_ps(c, step);
 }
 
@@ -70,10 +74,12 @@ HOT void quantise_block_f32(const quantiser *q, enum quantiser_mode mode, const 
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
 
-/* Whether all elements summed up were within the range of codes, and far enough from that of floats for the product of a code
+/* Whether all n elements summed up were within the range of codes, and far enough from that of floats for the product of a code
  * and the step. NaN and Inf show in the squares. */
-static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q)
+static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q, size_t n)
 {
+    if (q->mode == QUANTISE_NONZERO && (size_t)_mm512_reduce_add_epi32(s->nonzero) < n)
+        return false;
     float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
     bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
     return in_range && high < 0x1p126f && low > -0x1p126f && isfinite(_mm512_reduce_add_ps(s->squares));
@@ -102,6 +108,8 @@ HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode
         __m512i c = codes_f32(mode, v, t);
         __m512 error = _mm512_sub_ps(v, values_f32(mode, c, step));
         __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(error), eb, _CMP_NLE_UQ);
+        if (mode == QUANTISE_NONZERO)
+            bad |= _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_EQ_OQ);
         _mm256_storeu_si256((__m256i *)(codes + 16 * i), _mm512_maskz_cvtepi32_epi16((__mmask16)~bad, c));
         failed |= (uint64_t)bad << (16 * i);
         sum_up(v, s);
@@ -116,7 +124,7 @@ HOT void quantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const
     f32_sums s = f32_sums_make();
     for (size_t i = 0; i < n; i += BLOCK)
         quantise_block_f32(q, mode, x + i, codes + i, &s);
-    if (f32_sums_clean(&s, q)) {
+    if (f32_sums_clean(&s, q, n)) {
         memset(failed, 0, n / BLOCK * sizeof *failed);
     } else {
         s = f32_sums_make();
@@ -133,7 +141,8 @@ static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, 
     switch (q->mode) {
     case QUANTISE_PLAIN: quantise_blocks_f32(q, QUANTISE_PLAIN, x, whole, codes, failed, m); break;
     case QUANTISE_SUPPORT: quantise_blocks_f32(q, QUANTISE_SUPPORT, x, whole, codes, failed, m); break;
-    case QUANTISE_DITHER: whole = 0; break;
+    case QUANTISE_NONZERO: quantise_blocks_f32(q, QUANTISE_NONZERO, x, whole, codes, failed, m); break;
+    default: whole = 0; break;
     }
     if (whole < n)
         quantise_f32_16_generic(q, (const float *)x + whole, n - whole, first + (uint32_t)whole, (int16_t *)codes + whole,
@@ -167,7 +176,8 @@ static void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size
     switch (q->mode) {
     case QUANTISE_PLAIN: dequantise_blocks_f32(q, QUANTISE_PLAIN, codes, n, x, stream); break;
     case QUANTISE_SUPPORT: dequantise_blocks_f32(q, QUANTISE_SUPPORT, codes, n, x, stream); break;
-    case QUANTISE_DITHER: dequantise_f32_16_generic(q, codes, n, first, x, stream); break;
+    case QUANTISE_NONZERO: dequantise_blocks_f32(q, QUANTISE_NONZERO, codes, n, x, stream); break;
+    default: dequantise_f32_16_generic(q, codes, n, first, x, stream); break;
     }
 }
 
@@ -452,7 +462,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
             out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
         }
     }
-    if (!f32_sums_clean(&s, &q))
+    if (!f32_sums_clean(&s, &q, j->n))
         return false;
     f32_sums_take(&s, j->moments);
     memset(j->failed, 0, n_blocks * sizeof *j->failed);
@@ -484,7 +494,8 @@ static uint64_t encode_tile_f32(const tile_job *j)
         switch (j->quantiser->mode) {
         case QUANTISE_PLAIN: done = encode_whole_f32(j, QUANTISE_PLAIN); break;
         case QUANTISE_SUPPORT: done = encode_whole_f32(j, QUANTISE_SUPPORT); break;
-        case QUANTISE_DITHER: break;
+        case QUANTISE_NONZERO: done = encode_whole_f32(j, QUANTISE_NONZERO); break;
+        default: break;
         }
     return done ? 0 : encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
 }
