@@ -36,6 +36,7 @@ typedef struct bench_job {
     const char *file, *bound;
     const loaded_tensor *input;
     double eb;
+    bool keep_support, dither;
     size_t n_threads;
     size_t repeat;  /* rounds at least */
     double seconds; /* rounds go on until this much time is spent */

@@ -23,7 +23,7 @@ typedef struct bench_args {
     dtype_arg dtype;
     uint64_t n_threads, min_mb, repeat;
     double seconds;
-    bool json, peers;
+    bool json, peers, keep_support, dither;
 } bench_args;
 
 /* One bound, or several separated by commas; given again, they add up. */
@@ -47,6 +47,8 @@ static const option options[] = {
      "(default 0.1std)"},
     OPTION_LEVEL(bench_args),
     OPTION_THREADS(bench_args, "threads of our codec (default 1; 0: one per core)"),
+    {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and signs, as compress --keep-support"},
+    {0, "dither", NULL, set_flag, AT(dither), "our codec dithers, as compress --dither"},
     {0, "min-mb", "M", set_megabytes, AT(min_mb),
      "repeat a tensor along its slowest dimension until it has M MiB, so\n"
      "that it does not sit in cache (default 0: as it is)"},
@@ -162,6 +164,8 @@ static cli_exit bench_file(session *s, const char *file, const bound *b)
                                .bound = b->text,
                                .input = &input,
                                .eb = eb,
+                               .keep_support = args->keep_support,
+                               .dither = args->dither,
                                .n_threads = (size_t)args->n_threads,
                                .repeat = (size_t)args->repeat,
                                .seconds = args->seconds,

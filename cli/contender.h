@@ -15,6 +15,7 @@ typedef struct contender_task {
     size_t bytes;
     double eb; /* absolute; 0 is lossless */
     comet_level level;
+    bool keep_support, dither; /* only ours does */
     size_t n_threads;
 } contender_task;
 

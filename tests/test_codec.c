@@ -360,6 +360,33 @@ static void test_keep_support(void **state)
     }
 }
 
+/* Chunks are coded without zeros if a sample has none; elsewhere there may be a few, or many. */
+static void test_keep_support_of_zeros_beside_the_sample(void **state)
+{
+    const uint64_t dims[] = {3, 40, 50}, n = 6000;
+    for (size_t d = 0; d < COUNT_OF(dtypes); d++) {
+        comet_tensor t = tensor_of(dtypes[d], COMET_LAYOUT_PLANAR, 3, dims);
+        for (uint64_t at = 0; at < n; at += 397) {
+            void *x = make_data(at, DATA_NOISE, &t);
+            for (uint64_t i = at; i < at + (at % 2 ? 9 : 200) && i < n; i++)
+                set_element(dtypes[d], x, i, i % 2 ? 0.0 : -0.0);
+            for (size_t l = 0; l < COUNT_OF(levels); l++) {
+                comet_params p = params_of(levels[l], at % 3 ? 0.5 : 1e30);
+                p.keep_support = 1;
+                blob frame = encode(NULL, &t, &p, x, NULL);
+                void *y = decode_and_check(NULL, frame, x);
+                for (uint64_t i = 0; i < n; i++) {
+                    long double a = promise_value(dtypes[d], x, i), b = promise_value(dtypes[d], y, i);
+                    assert_true((a > 0) == (b > 0) && (a < 0) == (b < 0));
+                }
+                free(frame.data);
+                free(y);
+            }
+            free(x);
+        }
+    }
+}
+
 static void test_dither_seed(void **state)
 {
     comet_tensor t = tensor_1d(COMET_DTYPE_F32, 5000);
@@ -738,6 +765,7 @@ int main(void)
         cmocka_unit_test(test_more_than_2_32_elements_described),
         cmocka_unit_test(test_chunks_beyond_2_32_elements),
         cmocka_unit_test(test_keep_support),
+        cmocka_unit_test(test_keep_support_of_zeros_beside_the_sample),
         cmocka_unit_test(test_dither_seed),
         cmocka_unit_test(test_frame_info),
         cmocka_unit_test(test_auto_level),

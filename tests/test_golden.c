@@ -149,7 +149,7 @@ static void test_golden_frames(void **state)
 /* The golden files hold every mode, predictor and code width that the format has. */
 static void test_golden_frames_cover_the_format(void **state)
 {
-    bool predictors[2][N_PREDICTORS] = {{false}}, widths[2][N_CODE_WIDTHS] = {{false}}, raw = false;
+    bool predictors[2][N_PREDICTORS] = {{false}}, widths[2][N_CODE_WIDTHS] = {{false}}, raw = false, nonzero[2] = {false};
     for (size_t i = 0; i < zoo_size; i++) {
         blob frame = zoo_frame(&zoo[i]);
         comet_frame_info info = info_of(frame);
@@ -158,9 +158,11 @@ static void test_golden_frames_cover_the_format(void **state)
         if (info.n_chunks && payload[0] != CHUNK_RAW) {
             predictors[payload[0] - CHUNK_FAST][payload[2]] = true;
             widths[payload[0] - CHUNK_FAST][payload[1]] = true;
+            nonzero[payload[0] - CHUNK_FAST] |= (payload[3] & CHUNK_NONZERO) != 0;
         }
         free(frame.data);
     }
+    assert_true(nonzero[0] && nonzero[1]);
     assert_true(raw && widths[0][CODES16] && widths[0][CODES32] && widths[0][CODES64] && widths[1][CODES16] &&
                 widths[1][CODES32]);
     for (int p = PREDICT_NONE; p < N_PREDICTORS; p++) {

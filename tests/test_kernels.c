@@ -5,6 +5,7 @@
  */
 #include "testing.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -103,7 +104,7 @@ static quantise_case quantise_case_of(test_rng *r, size_t n)
     double eb = ldexp(1 + rng_unit(r), (int)rng_below(r, 24) - 16);
     if (rng_chance(r, 8)) /* at the ends of the type's range */
         eb = c.dtype == COMET_DTYPE_F64 ? ldexp(1, (int)rng_below(r, 2000) - 1000) : ldexp(1, (int)rng_below(r, 240) - 120);
-    if (!quantiser_make(c.dtype, eb, (enum quantiser_mode)rng_below(r, 3), &c.q))
+    if (!quantiser_make(c.dtype, eb, (enum quantiser_mode)rng_below(r, N_QUANTISER_MODES), &c.q))
         quantiser_make(c.dtype, 0.01, c.q.mode, &c.q);
     c.q.key = (uint32_t)rng_next(r);
     return c;
@@ -242,30 +243,39 @@ static void test_quantise_all_halves(void **state)
     }
 }
 
-/* The argument of quantiser.c: no f32 fails whose code is in range, however near to the middle between two values it lies. */
+/* The argument of quantiser.c: no f32 fails whose code is in range, however near to the border between two codes it
+ * lies; and with keep support every one comes back with its sign. */
 static void test_quantise_f32_needs_no_check(void **state)
 {
     test_rng r = {14};
     for (int i = 0; i < 4000; i++) {
         quantise_case c = {.dtype = COMET_DTYPE_F32, .n = QUANT_TILE};
         double eb = ldexp(1 + (i % 8 ? rng_unit(&r) : 0), (int)rng_below(&r, 230) - 118);
-        assert_true(quantiser_make(c.dtype, eb, QUANTISE_PLAIN, &c.q));
+        enum quantiser_mode mode = (enum quantiser_mode)rng_below(&r, 3);
+        bool plain = mode == QUANTISE_PLAIN, nonzero = mode == QUANTISE_NONZERO;
+        assert_true(quantiser_make(c.dtype, eb, mode, &c.q));
         float *x = (float *)(void *)guarded_tail(&input, QUANT_TILE * sizeof *x);
         for (int j = 0; j < QUANT_TILE; j++) {
-            double code =
-                (double)(rng_chance(&r, 2) ? rng_below(&r, CODE16_LIMIT) : CODE16_LIMIT - 1 - rng_below(&r, 99)) + 0.5;
+            double code = (double)(rng_chance(&r, 2) ? rng_below(&r, CODE16_LIMIT) : CODE16_LIMIT - 1 - rng_below(&r, 99)) +
+                          (plain ? 0.5 : 0);
             float v = (float)(fmin(code * (double)c.q.step, 0x1p125) * (1 + ((double)rng_below(&r, 17) - 8) * 0x1p-24));
+            v = !plain && rng_chance(&r, 9) ? (float)rng_below(&r, 3) * FLT_TRUE_MIN : v;
+            v = nonzero && v == 0 ? c.q.eb : v;
             x[j] = rng_chance(&r, 2) ? v : -v;
         }
         check_quantise(&c, (const uint8_t *)x);
         FOR_EACH_FAMILY(k)
         {
-            static int16_t codes[QUANT_TILE];
+            static int16_t codes[QUANT_TILE + 2 * BLOCK];
             uint64_t failed[MOST_BLOCKS];
             moments m = {.min = INFINITY, .max = -INFINITY};
             k->quantise[CODES16][c.dtype](&c.q, x, QUANT_TILE, 0, codes, failed, &m);
             for (int j = 0; j < QUANT_TILE; j++) {
-                double error = fabs((double)x[j] - (double)((float)codes[j] * c.q.step));
+                float back;
+                k->dequantise[CODES16][c.dtype](&c.q, codes + j, 1, (uint32_t)j, &back, false);
+                double error = fabs((double)x[j] - (double)back);
+                if (!plain && ((x[j] > 0) != (back > 0) || (x[j] < 0) != (back < 0)))
+                    fail_because("%a comes back as %a", (double)x[j], (double)back);
                 if (failed[j / BLOCK] >> (j % BLOCK) & 1 || !(error <= eb))
                     fail_because("%a with eb %a gets code %d, error %a", (double)x[j], eb, codes[j], error);
             }

@@ -252,7 +252,7 @@ static void test_signs(void **state)
         double noise = bits_of_signs(DATA_NOISE, COMET_SUPPORT, (comet_level)level);
         print_message("signs at level %d: %.3f bits of ReLU's output, %.3f of noise\n", level, relu, noise);
         assert_true(relu < 1.1);
-        assert_true(noise < 2.1);
+        assert_true(noise < 1.1);
         bits_of_signs(DATA_HUGE, COMET_SUPPORT, (comet_level)level);
         bits_of_signs(DATA_TINY, COMET_SUPPORT, (comet_level)level);
         bits_of_signs(DATA_NONFINITE, COMET_LOSSY, (comet_level)level);

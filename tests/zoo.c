@@ -64,6 +64,8 @@ const zoo_kind zoo[] = {
     {"large",          F32,  NCHW, {1, 1, 256, 200}, DATA_CONSTANT,  FAST,  ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
     {"one",            F32,  NCHW, {1, 1, 1, 1},    DATA_NOISE,      FAST,  ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_RAW,   ANY_PREDICTOR,   CODES16},
     {"empty",          F32,  NCHW, {1, 0, 1, 1},    DATA_NOISE,      DENSE, ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_RAW,   ANY_PREDICTOR,   CODES16},
+    {"nonzero_fast",   F32,  NCHW, {1, 1, 20, 40},  DATA_NOISE,      FAST,  ABSOLUTE, 0.5,   ZOO_SUPPORT,  0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
+    {"nonzero_dense",  F16,  NCHW, {1, 1, 45, 45},  DATA_SMOOTH,     DENSE, ABSOLUTE, 0.5,   ZOO_SUPPORT,  0,    CHUNK_DENSE, ANY_PREDICTOR,   CODES16},
 };
 /* clang-format on */
 const size_t zoo_size = COUNT_OF(zoo);

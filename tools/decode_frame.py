@@ -371,6 +371,7 @@ class Chunk(NamedTuple):
     width: int  # of the codes, in bits
     predictor: str
     signed: bool  # residuals are not zigzagged
+    nonzero: bool  # code 0 stands for a number above 0
     stats: dict  # what was met, for --stats
 
     def residual(self, z):
@@ -385,17 +386,19 @@ def decode_chunk(header, number, payload, stats):
     """The elements of a chunk, as bytes."""
     n = header.chunk_size(number)
     reader = ByteReader(payload, f"chunk {number}")
-    mode, width, predictor, signed = reader.numbers("B", 4)
+    mode, width, predictor, options = reader.numbers("B", 4)
     require(mode < len(MODES), f"chunk {number}: mode {mode}")
     stats["mode"] = MODES[mode]
     if MODES[mode] == "raw":
-        require((width, predictor, signed) == (0, 0, 0), f"chunk {number}: bytes 1 to 3 of a raw chunk are not 0")
+        require((width, predictor, options) == (0, 0, 0), f"chunk {number}: bytes 1 to 3 of a raw chunk are not 0")
         return decode_raw(header, n, reader)
     require(width < len(CODE_WIDTHS), f"chunk {number}: code width {width}")
     require(predictor < len(PREDICTORS), f"chunk {number}: predictor {predictor}")
-    chunk = Chunk(header, geometry_of(header), number, n, CODE_WIDTHS[width], PREDICTORS[predictor], signed == 1, stats)
-    check_chunk(chunk, MODES[mode], signed)
-    stats.update(width=chunk.width, predictor=chunk.predictor, signed=signed)
+    require(options < 4, f"chunk {number}: byte 3 is {options}")
+    signed, nonzero = options & 1, options >> 1
+    chunk = Chunk(header, geometry_of(header), number, n, CODE_WIDTHS[width], PREDICTORS[predictor], signed == 1, nonzero == 1, stats)
+    check_chunk(chunk, MODES[mode])
+    stats.update(width=chunk.width, predictor=chunk.predictor, signed=signed, nonzero=nonzero)
     return decode_coded(chunk, MODES[mode], reader)
 
 
@@ -405,7 +408,7 @@ def decode_raw(header, n, reader):
     return elements
 
 
-def check_chunk(chunk, mode, signed):
+def check_chunk(chunk, mode):
     """Mode, width, predictor and byte 3 go together."""
     lossless = chunk.header.flags & LOSSLESS
     if lossless:
@@ -419,7 +422,9 @@ def check_chunk(chunk, mode, signed):
         never.append("linear")
     require(chunk.predictor not in never, f"chunk {chunk.number}: predictor {chunk.predictor}, {mode}, {chunk.width} bits")
     may_be_signed = chunk.predictor == "none" or (mode == "fast" and chunk.predictor == "linear")
-    require(signed == 0 or (signed == 1 and may_be_signed), f"chunk {chunk.number}: byte 3 is {signed}")
+    require(may_be_signed or not chunk.signed, f"chunk {chunk.number}: not zigzagged, predictor {chunk.predictor}")
+    may_be_nonzero = chunk.header.flags & KEEP_SUPPORT and not lossless
+    require(may_be_nonzero or not chunk.nonzero, f"chunk {chunk.number}: without zeros, yet support is not kept")
 
 
 def decode_coded(chunk, mode, reader):
@@ -482,7 +487,7 @@ def value_of_code(chunk, bound):
     """The function of (element, code) that gives the element's value. `rounded` follows every operation."""
     flags = chunk.header.flags
     rounded = chunk.header.element_type.arithmetic
-    smaller = chunk.header.element_type.name == "f32" and not flags & (KEEP_SUPPORT | DITHER)
+    smaller = chunk.header.element_type.name == "f32" and not flags & DITHER
     step = rounded((2 - 2.0**-7) * bound) if smaller else 2 * bound
     key = dither_key(chunk.header.seed, chunk.number)
 
@@ -490,9 +495,11 @@ def value_of_code(chunk, bound):
         return rounded(rounded(c) * step)
 
     def keep_support(_, c):
+        if chunk.nonzero and c >= 0:
+            c += 1
         if c == 0:
             return 0.0
-        return rounded(rounded(2 * c - 1 if c > 0 else 2 * c + 1) * bound)
+        return rounded(rounded(2 * c - 1 if c > 0 else 2 * c + 1) * (step / 2))
 
     def dithered(i, c):
         return rounded(rounded(rounded(c) - dither(key, i)) * step)

@@ -10,7 +10,7 @@ typedef struct parts {
     enum chunk_mode mode;
     enum code_width width;
     enum predictor predictor;
-    bool identity;
+    bool identity, nonzero;
     uint32_t n_outliers;
     const uint8_t *planes, *codes, *outliers, *end; /* in this order */
 } parts;
@@ -50,17 +50,20 @@ static bool width_fits(const chunk_plan *plan, const parts *p)
 
 static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t bytes, size_t n, parts *p)
 {
-    if (bytes < CODED_HEADER_BYTES || payload[0] > CHUNK_DENSE || payload[1] >= N_CODE_WIDTHS || payload[3] > 1)
+    if (bytes < CODED_HEADER_BYTES || payload[0] > CHUNK_DENSE || payload[1] >= N_CODE_WIDTHS || payload[3] > 3)
         return false;
     *p = (parts){.mode = (enum chunk_mode)payload[0],
                  .width = (enum code_width)payload[1],
                  .predictor = (enum predictor)payload[2],
-                 .identity = payload[3],
+                 .identity = payload[3] & CHUNK_IDENTITY,
+                 .nonzero = payload[3] & CHUNK_NONZERO,
                  .n_outliers = load_u32(payload + 4),
                  .end = payload + bytes};
     size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
     bool unsigned_fits = p->predictor == PREDICT_NONE || (p->mode == CHUNK_FAST && p->predictor == PREDICT_LINEAR);
     if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n || (p->identity && !unsigned_fits))
+        return false;
+    if (p->nonzero && (plan->lossless || plan->quantiser.mode != QUANTISE_SUPPORT))
         return false;
     if (p->predictor == PREDICT_LINEAR) {
         linear_shape s = {n, plan->shape.channels, plan->shape.columns};
@@ -170,6 +173,7 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     uint8_t *codes = codes_of(ws, plan, p->width);
     memset(ws->codes.data, 0, (size_t)(codes - (uint8_t *)ws->codes.data));
     quantiser q = plan->quantiser;
+    q.mode = p->nonzero ? QUANTISE_NONZERO : q.mode;
     q.key = quantiser_key(plan->seed, index);
     bool together = p->mode == CHUNK_FAST && !plan->lossless && p->predictor != PREDICT_LINEAR;
     if (p->mode == CHUNK_FAST) {

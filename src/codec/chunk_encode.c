@@ -131,19 +131,39 @@ static void lossless_codes(chunk *c)
     memset(c->failed, 0, (c->n / BLOCK + 1) * sizeof *c->failed);
 }
 
-/* Codes of the chunk in the width that suits it: 32 bits where 16 leave out many elements and 32 do not. */
-static void make_codes(chunk *c)
+/* Codes in the width that suits the chunk: 32 bits where 16 leave out many elements and 32 do not. */
+static void lossy_codes(chunk *c)
 {
-    if (c->plan->lossless) {
-        lossless_codes(c);
-        return;
-    }
     quantise_all(c, CODES16);
     if (c->n_failed > c->n / 64) {
         uint64_t failed16 = c->n_failed;
         quantise_all(c, CODES32);
         if (c->n_failed > failed16 / 2)
             quantise_all(c, CODES16);
+    }
+}
+
+/* Whether the runs that choose_coding looks at have no zero. */
+static bool sample_nonzero(const chunk *c)
+{
+    size_t first[SAMPLE_RUNS], n_runs = choice_runs(c->plan, c->n, first);
+    for (size_t k = 0; k < n_runs; k++)
+        for (size_t i = first[k]; i < first[k] + BLOCK; i++)
+            if (element_value(c->plan->dtype, c->x, i) == 0)
+                return false;
+    return n_runs > 0;
+}
+
+static void make_codes(chunk *c)
+{
+    if (c->plan->lossless) {
+        lossless_codes(c);
+        return;
+    }
+    lossy_codes(c);
+    if (c->quantiser.mode == QUANTISE_NONZERO && c->n_failed > c->n / 64) { /* perhaps there are zeros after all */
+        c->quantiser.mode = QUANTISE_SUPPORT;
+        lossy_codes(c);
     }
 }
 
@@ -266,7 +286,7 @@ static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_en
     head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
     head[1] = (uint8_t)c->width;
     head[2] = (uint8_t)how->predictor;
-    head[3] = how->identity;
+    head[3] = (uint8_t)(how->identity | (c->quantiser.mode == QUANTISE_NONZERO ? CHUNK_NONZERO : 0));
     store_u32(head + 4, (uint32_t)c->n_failed);
     store_u32(head + 8, (uint32_t)(end - codes_end));
     size_t bytes = (size_t)(end - head);
@@ -361,6 +381,8 @@ chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index
     chunk c = {.plan = plan, .ws = ws, .x = x, .n = n, .element = comet_dtype_bytes(plan->dtype), .failed = ws->failed.data};
     c.quantiser = plan->quantiser;
     c.quantiser.key = quantiser_key(plan->seed, index);
+    if (!plan->lossless && c.quantiser.mode == QUANTISE_SUPPORT && sample_nonzero(&c))
+        c.quantiser.mode = QUANTISE_NONZERO;
     chunk_payload p = {0};
     if (plan->level == COMET_LEVEL_FAST && !plan->lossless)
         p = encode_in_one_pass(&c, stats);

@@ -51,7 +51,8 @@ enum predictor {
     N_PREDICTORS
 };
 
-enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_DITHER };
+/* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly a zero, which has no code then. */
+enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER, N_QUANTISER_MODES };
 
 /* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
 typedef struct quantiser {

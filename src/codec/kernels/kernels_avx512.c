@@ -28,15 +28,44 @@ HOT void sum_up(__m512 v, f32_sums *s)
     s->high = _mm512_max_ps(v, s->high);
 }
 
+/* Of two floats the one of lesser or greater magnitude, with the sign of the first. */
+enum { RANGE_LESSER = 2, RANGE_GREATER = 3 };
+
+/* Codes of 16 elements `v`, given their quotients t = v / step, in the range of codes. Support rounds away from zero, nonzero
+ * down, also what is so small that t is zero. */
+HOT __m512i codes_f32(enum quantiser_mode mode, __m512 v, __m512 t)
+{
+    if (mode == QUANTISE_PLAIN)
+        return _mm512_cvtps_epi32(t);
+    t = _mm512_range_ps(t, _mm512_set1_ps(0x1p-100f), RANGE_GREATER);
+    if (mode == QUANTISE_NONZERO)
+        return _mm512_cvt_roundps_epi32(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+    __mmask16 above = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ);
+    __mmask16 below = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ);
+    __m512i c = _mm512_maskz_cvt_roundps_epi32(above, t, _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC);
+    return _mm512_mask_cvt_roundps_epi32(c, below, t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+}
+
+/* Values of 16 codes. c -+ 1/2, which is exact, times the step is the same as 2c -+ 1 times half of it. */
+HOT __m512 values_f32(enum quantiser_mode mode, __m512i codes, __m512 step)
+{
+    __m512 c = _mm512_cvtepi32_ps(codes);
+    if (mode == QUANTISE_SUPPORT)
+        c = _mm512_sub_ps(c, _mm512_range_ps(c, _mm512_set1_ps(0.5f), RANGE_LESSER));
+    if (mode == QUANTISE_NONZERO)
+        c = _mm512_add_ps(c, _mm512_set1_ps(0.5f));
+    return _mm512_mul_ps(c, step);
+}
+
 /* 64 elements that are taken to be in range, and then come back within the bound (quantiser.c); `s` tells afterwards whether
  * they were. */
-HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, f32_sums *s)
+HOT void quantise_block_f32(const quantiser *q, enum quantiser_mode mode, const float *x, int16_t *codes, f32_sums *s)
 {
     const __m512 inverse = _mm512_set1_ps(q->inverse);
     __m512i c[4];
     for (int i = 0; i < 4; i++) {
         __m512 v = _mm512_loadu_ps(x + 16 * i);
-        c[i] = _mm512_cvtps_epi32(_mm512_mul_ps(v, inverse));
+        c[i] = codes_f32(mode, v, _mm512_mul_ps(v, inverse));
         sum_up(v, s);
     }
     const __m512i even = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30, 28, 26, 24, 22,
@@ -45,10 +74,12 @@ HOT void quantise_block_f32(const quantiser *q, const float *x, int16_t *codes, 
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
 
-/* Whether all elements summed up were within the range of codes, and far enough from that of floats for the product of a code
+/* Whether all n elements summed up were within the range of codes, and far enough from that of floats for the product of a code
  * and the step. NaN and Inf show in the squares. */
-static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q)
+static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q, size_t n)
 {
+    if (q->mode == QUANTISE_NONZERO && (size_t)_mm512_reduce_add_epi32(s->nonzero) < n)
+        return false;
     float low = _mm512_reduce_min_ps(s->low), high = _mm512_reduce_max_ps(s->high);
     bool in_range = high * q->inverse < CODE16_LIMIT && low * q->inverse > -CODE16_LIMIT;
     return in_range && high < 0x1p126f && low > -0x1p126f && isfinite(_mm512_reduce_add_ps(s->squares));
@@ -66,7 +97,7 @@ static inline void f32_sums_take(const f32_sums *s, moments *m)
 }
 
 /* 64 elements of any kind: those that fail are told, and get code 0. */
-HOT uint64_t quantise_block_checked(const quantiser *q, const float *x, int16_t *codes, f32_sums *s)
+HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode, const float *x, int16_t *codes, f32_sums *s)
 {
     const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step), eb = _mm512_set1_ps(q->eb);
     const __m512 limit = _mm512_set1_ps(CODE16_LIMIT), minus_limit = _mm512_set1_ps(-CODE16_LIMIT);
@@ -74,9 +105,11 @@ HOT uint64_t quantise_block_checked(const quantiser *q, const float *x, int16_t 
     for (int i = 0; i < 4; i++) {
         __m512 v = _mm512_loadu_ps(x + 16 * i);
         __m512 t = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(v, inverse), minus_limit), limit); /* NaN becomes -limit */
-        __m512i c = _mm512_cvtps_epi32(t);
-        __m512 error = _mm512_sub_ps(v, _mm512_mul_ps(_mm512_cvtepi32_ps(c), step));
+        __m512i c = codes_f32(mode, v, t);
+        __m512 error = _mm512_sub_ps(v, values_f32(mode, c, step));
         __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(error), eb, _CMP_NLE_UQ);
+        if (mode == QUANTISE_NONZERO)
+            bad |= _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_EQ_OQ);
         _mm256_storeu_si256((__m256i *)(codes + 16 * i), _mm512_maskz_cvtepi32_epi16((__mmask16)~bad, c));
         failed |= (uint64_t)bad << (16 * i);
         sum_up(v, s);
@@ -84,58 +117,68 @@ HOT uint64_t quantise_block_checked(const quantiser *q, const float *x, int16_t 
     return failed;
 }
 
-/* Runs without the checks of single elements, and again with them if the tile turns out to need them. */
+/* Whole blocks. Runs without the checks of single elements, and again with them if the tile turns out to need them. */
+HOT void quantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const float *x, size_t n, int16_t *codes,
+                             uint64_t *failed, moments *m)
+{
+    f32_sums s = f32_sums_make();
+    for (size_t i = 0; i < n; i += BLOCK)
+        quantise_block_f32(q, mode, x + i, codes + i, &s);
+    if (f32_sums_clean(&s, q, n)) {
+        memset(failed, 0, n / BLOCK * sizeof *failed);
+    } else {
+        s = f32_sums_make();
+        for (size_t i = 0; i < n; i += BLOCK)
+            failed[i / BLOCK] = quantise_block_checked(q, mode, x + i, codes + i, &s);
+    }
+    f32_sums_take(&s, m);
+}
+
 static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                                    moments *m)
 {
-    const float *v = x;
-    int16_t *c = codes;
     size_t whole = n / BLOCK * BLOCK;
-    if (q->mode != QUANTISE_PLAIN) {
-        quantise_f32_16_generic(q, x, n, first, codes, failed, m);
-        return;
+    switch (q->mode) {
+    case QUANTISE_PLAIN: quantise_blocks_f32(q, QUANTISE_PLAIN, x, whole, codes, failed, m); break;
+    case QUANTISE_SUPPORT: quantise_blocks_f32(q, QUANTISE_SUPPORT, x, whole, codes, failed, m); break;
+    case QUANTISE_NONZERO: quantise_blocks_f32(q, QUANTISE_NONZERO, x, whole, codes, failed, m); break;
+    default: whole = 0; break;
     }
-    f32_sums s = f32_sums_make();
-    for (size_t i = 0; i < whole; i += BLOCK)
-        quantise_block_f32(q, v + i, c + i, &s);
-    if (f32_sums_clean(&s, q)) {
-        memset(failed, 0, whole / BLOCK * sizeof *failed);
-    } else {
-        s = f32_sums_make();
-        for (size_t i = 0; i < whole; i += BLOCK)
-            failed[i / BLOCK] = quantise_block_checked(q, v + i, c + i, &s);
-    }
-    f32_sums_take(&s, m);
     if (whole < n)
         quantise_f32_16_generic(q, (const float *)x + whole, n - whole, first + (uint32_t)whole, (int16_t *)codes + whole,
                                 failed + whole / BLOCK, m);
 }
 
-HOT __m512 value_f32(const int16_t *codes, __m512 step)
+HOT __m512 load_values_f32(enum quantiser_mode mode, const int16_t *codes, __m512 step)
 {
-    __m512i c = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)codes));
-    return _mm512_mul_ps(_mm512_cvtepi32_ps(c), step);
+    return values_f32(mode, _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)codes)), step);
+}
+
+HOT void dequantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const int16_t *c, size_t n, float *out,
+                               bool stream)
+{
+    const __m512 step = _mm512_set1_ps(q->step);
+    size_t head = (64 - (uintptr_t)out % 64) % 64 / sizeof *out, i = head < n ? head : n;
+    /* codes go on past n, up to a block */
+    _mm512_mask_storeu_ps(out, (__mmask16)((1u << i) - 1), load_values_f32(mode, c, step));
+    if (stream)
+        for (; i + 16 <= n; i += 16)
+            _mm512_stream_ps(out + i, load_values_f32(mode, c + i, step));
+    else
+        for (; i + 16 <= n; i += 16)
+            _mm512_storeu_ps(out + i, load_values_f32(mode, c + i, step));
+    if (i < n)
+        _mm512_mask_storeu_ps(out + i, (__mmask16)((1u << (n - i)) - 1), load_values_f32(mode, c + i, step));
 }
 
 static void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
-    const int16_t *c = codes;
-    float *out = x;
-    if (q->mode != QUANTISE_PLAIN) {
-        dequantise_f32_16_generic(q, codes, n, first, x, stream);
-        return;
+    switch (q->mode) {
+    case QUANTISE_PLAIN: dequantise_blocks_f32(q, QUANTISE_PLAIN, codes, n, x, stream); break;
+    case QUANTISE_SUPPORT: dequantise_blocks_f32(q, QUANTISE_SUPPORT, codes, n, x, stream); break;
+    case QUANTISE_NONZERO: dequantise_blocks_f32(q, QUANTISE_NONZERO, codes, n, x, stream); break;
+    default: dequantise_f32_16_generic(q, codes, n, first, x, stream); break;
     }
-    const __m512 step = _mm512_set1_ps(q->step);
-    size_t head = (64 - (uintptr_t)out % 64) % 64 / sizeof *out, i = head < n ? head : n;
-    _mm512_mask_storeu_ps(out, (__mmask16)((1u << i) - 1), value_f32(c, step)); /* codes go on past n, up to a block */
-    if (stream)
-        for (; i + 16 <= n; i += 16)
-            _mm512_stream_ps(out + i, value_f32(c + i, step));
-    else
-        for (; i + 16 <= n; i += 16)
-            _mm512_storeu_ps(out + i, value_f32(c + i, step));
-    if (i < n)
-        _mm512_mask_storeu_ps(out + i, (__mmask16)((1u << (n - i)) - 1), value_f32(c + i, step));
 }
 
 /* ---- residuals ---- */
@@ -393,7 +436,7 @@ HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *
 #define LAG 4 /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
 #define FETCH_AHEAD 2048 /* elements */
 
-HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool identity, bool next_door)
+HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum predictor predictor, bool identity, bool next_door)
 {
     const float *x = j->x;
     int16_t *codes = j->codes;
@@ -410,7 +453,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
         if (b < n_blocks) {
             for (int line = 0; line < 4; line++)
                 _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
-            quantise_block_f32(&q, x + b * BLOCK, codes + b * BLOCK, &s);
+            quantise_block_f32(&q, mode, x + b * BLOCK, codes + b * BLOCK, &s);
         }
         if (b >= LAG) {
             const int16_t *c = codes + (b - LAG) * BLOCK;
@@ -419,7 +462,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
             out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
         }
     }
-    if (!f32_sums_clean(&s, &q))
+    if (!f32_sums_clean(&s, &q, j->n))
         return false;
     f32_sums_take(&s, j->moments);
     memset(j->failed, 0, n_blocks * sizeof *j->failed);
@@ -427,22 +470,32 @@ HOT bool encode_blocks_f32(const tile_job *j, enum predictor predictor, bool ide
     return true;
 }
 
-/* A tile that is not whole, or turns out to have elements that need a closer look, goes through the kernels one by one. */
+/* False if the tile turns out to have elements that need a closer look. */
+HOT bool encode_whole_f32(const tile_job *j, enum quantiser_mode mode)
+{
+    bool next_door = j->strides.left == 1;
+    switch (j->predictor) {
+    case PREDICT_LEFT:
+        return next_door ? encode_blocks_f32(j, mode, PREDICT_LEFT, false, true)
+                         : encode_blocks_f32(j, mode, PREDICT_LEFT, false, false);
+    case PREDICT_UP: return encode_blocks_f32(j, mode, PREDICT_UP, false, false);
+    case PREDICT_LORENZO:
+        return next_door ? encode_blocks_f32(j, mode, PREDICT_LORENZO, false, true)
+                         : encode_blocks_f32(j, mode, PREDICT_LORENZO, false, false);
+    default: return encode_blocks_f32(j, mode, PREDICT_NONE, j->identity, false);
+    }
+}
+
+/* A tile that is not whole, or needs a closer look, goes through the kernels one by one. */
 static uint64_t encode_tile_f32(const tile_job *j)
 {
-    bool done = false, next_door = j->strides.left == 1;
-    if (j->quantiser->mode == QUANTISE_PLAIN && j->n % BLOCK == 0)
-        switch (j->predictor) {
-        case PREDICT_LEFT:
-            done =
-                next_door ? encode_blocks_f32(j, PREDICT_LEFT, false, true) : encode_blocks_f32(j, PREDICT_LEFT, false, false);
-            break;
-        case PREDICT_UP: done = encode_blocks_f32(j, PREDICT_UP, false, false); break;
-        case PREDICT_LORENZO:
-            done = next_door ? encode_blocks_f32(j, PREDICT_LORENZO, false, true)
-                             : encode_blocks_f32(j, PREDICT_LORENZO, false, false);
-            break;
-        default: done = encode_blocks_f32(j, PREDICT_NONE, j->identity, false); break;
+    bool done = false;
+    if (j->n % BLOCK == 0)
+        switch (j->quantiser->mode) {
+        case QUANTISE_PLAIN: done = encode_whole_f32(j, QUANTISE_PLAIN); break;
+        case QUANTISE_SUPPORT: done = encode_whole_f32(j, QUANTISE_SUPPORT); break;
+        case QUANTISE_NONZERO: done = encode_whole_f32(j, QUANTISE_NONZERO); break;
+        default: break;
         }
     return done ? 0 : encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
 }

@@ -11,7 +11,8 @@
  * Plain: code = round(x / step), value = step code, the step 2eb or with f32 somewhat less (quantiser.c). The inverse of the
  * step is rounded down, so |x| < step / 2 always gives code 0: with that, x - value is exact wherever it could decide
  * (Sterbenz), and comparing it with eb is comparing in real arithmetic.
- * Support: code = sign(x) ceil(|x| / 2eb), value = (2 code -+ 1) eb: zero only for zero, with the sign of x.
+ * Support: code = sign(x) ceil(|x| / step), value = (2 code -+ 1) step / 2: zero only for zero, with the sign of x.
+ * Nonzero: code = floor(x / step), value = (2 code + 1) step / 2: the same values without zero, which fails.
  * Dither: code = round(x / 2eb + u), value = 2eb (code - u), u uniform in [-1/2, 1/2); accepted only below eb, because here
  * the difference may be rounded.
  */
@@ -21,8 +22,10 @@ static inline REAL NAME(value)(const quantiser *q, CODE code, uint32_t index, en
     REAL c = (REAL)code;
     if (mode == QUANTISE_SUPPORT) {
         REAL odd = (REAL)(2 * (int64_t)code - (code > 0) + (code < 0));
-        return odd * q->FIELD(eb);
+        return odd * (q->FIELD(step) / 2);
     }
+    if (mode == QUANTISE_NONZERO)
+        return (REAL)(2 * (int64_t)code + 1) * (q->FIELD(step) / 2);
     if (mode == QUANTISE_DITHER)
         return (c - (REAL)dither(q->key, index)) * q->FIELD(step);
     return c * q->FIELD(step);
@@ -42,6 +45,10 @@ static inline CODE NAME(code)(const quantiser *q, REAL x, uint32_t index, enum q
         t += (REAL)dither(q->key, index);
     t = t > -limit ? t : -limit; /* NaN becomes -limit, and fails the check */
     t = t < limit ? t : limit;
+    if (mode == QUANTISE_NONZERO) {
+        int32_t code = (int32_t)MATH(floor)(t);
+        return (CODE)(x < 0 && code == 0 ? -1 : code); /* t may be -0 */
+    }
     return (CODE)(int32_t)MATH(rint)(t);
 }
 
@@ -58,7 +65,7 @@ static inline uint64_t NAME(quantise_block)(const quantiser *q, const ELEMENT *x
         REAL back = LOAD(STORE(NAME(value)(q, code, first + i, mode)));
         REAL error = MATH(fabs)(v - back);
         bool ok = mode == QUANTISE_DITHER ? error < q->FIELD(eb) : error <= q->FIELD(eb);
-        if (mode == QUANTISE_SUPPORT)
+        if (mode == QUANTISE_SUPPORT || mode == QUANTISE_NONZERO)
             ok = ok && ((back > 0) == (v > 0)) && ((back < 0) == (v < 0));
         bad[i] = !ok;
         any |= bad[i];
@@ -130,7 +137,9 @@ static inline void NAME(quantise)(const quantiser *q, const void *x, size_t n, u
     switch (q->mode) {
     case QUANTISE_PLAIN: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_PLAIN); break;
     case QUANTISE_SUPPORT: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_SUPPORT); break;
+    case QUANTISE_NONZERO: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_NONZERO); break;
     case QUANTISE_DITHER: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_DITHER); break;
+    default: break;
     }
 }
 
@@ -147,7 +156,9 @@ static inline void NAME(dequantise)(const quantiser *q, const void *codes, size_
     switch (q->mode) {
     case QUANTISE_PLAIN: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_PLAIN); break;
     case QUANTISE_SUPPORT: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_SUPPORT); break;
+    case QUANTISE_NONZERO: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_NONZERO); break;
     case QUANTISE_DITHER: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_DITHER); break;
+    default: break;
     }
 }
 
