@@ -677,8 +677,8 @@ static void test_windows(void **state)
     static const struct {
         double factor;
         uint64_t step;
-    } plan[] = {{1, 1},   {2.5, 2}, {1, 4},   {0.3, 8}, {1, 16},  {1, 32},  {1, 64},    {1, 128},   {1, 228},
-                {3, 328}, {1, 378}, {1, 478}, {3, 578}, {3, 628}, {3, 653}, {0.2, 665}, {0.2, 671}, {1, 677}};
+    } plan[] = {{1, 1},   {1, 3},   {2.5, 7}, {1, 11},  {1, 17},  {1, 29},  {1, 53},    {1.5, 101}, {1, 149},
+                {1, 245}, {1, 345}, {3, 445}, {3, 495}, {3, 520}, {3, 532}, {0.2, 538}, {1, 544},   {1, 556}};
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 100, false);
     const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
     double noise = 1;

@@ -16,6 +16,8 @@
 
 /* Bounds aim at this part of sigma*: with ||dY|| 20 % larger at the next step it is still 1.08. */
 static const double AIM = 0.9;
+/* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
+static const double JUMP = 2, DRIFT = 1.25;
 /* A prediction that is further off than this is a fault in the measurement. */
 static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 4;
 /* Measurements with less than this part of the allowed variance do not calibrate: the gradient's own rounding is in them. */
@@ -27,7 +29,7 @@ static const double SIGMA_PASS_SHARE = 0.01;
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 1, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
+enum { VERSION = 1, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
 
 typedef struct tensor_state {
     const char *name;
@@ -61,7 +63,6 @@ struct adapt {
     uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
     uint64_t next; /* step of the next assessment */
     uint64_t gap;  /* steps to the one after */
-    bool starting; /* the gap doubles whatever the bounds do */
     bool assessed; /* bounds are in force */
 };
 
@@ -80,7 +81,6 @@ comet_status adapt_create(adapt **out, const adapt_params *params)
     a->params = *params;
     a->next = 1;
     a->gap = 1;
-    a->starting = params->window > 1;
     *out = a;
     return COMET_OK;
 }
@@ -345,10 +345,12 @@ static double assess_tensor(adapt *a, uint32_t tensor)
     return eb;
 }
 
-/* By more than 2x since the last assessment; a first bound has not moved. */
-static bool has_moved(const tensor_state *t)
+/* By which factor since the last assessment, up or down; a first bound has not moved. */
+static double moved_by(const tensor_state *t)
 {
-    return t->last != 0 && t->eb != t->last && !(t->eb <= 2 * t->last && t->last <= 2 * t->eb);
+    if (t->last == 0 || t->eb == t->last)
+        return 1;
+    return t->eb > t->last ? t->eb / t->last : t->eb > 0 ? t->last / t->eb : INFINITY;
 }
 
 static uint64_t least_gap(const adapt *a)
@@ -356,19 +358,14 @@ static uint64_t least_gap(const adapt *a)
     return a->params.window >= 16 ? a->params.window / 16 : 1;
 }
 
-static void plan_next(adapt *a, uint64_t step, bool moved)
+/* From 1 up to the least gap while nothing jumps; then up to the window while nothing moves. */
+static void plan_next(adapt *a, uint64_t step, double moved)
 {
-    const uint64_t window = a->params.window;
-    if (a->starting) {
-        a->next = step + a->gap;
-        a->gap = 2 * a->gap < window ? 2 * a->gap : window;
-        a->starting = a->gap < window;
-        return;
-    }
-    if (moved)
-        a->gap = a->gap / 2 > least_gap(a) ? a->gap / 2 : least_gap(a);
-    else
-        a->gap = 2 * a->gap < window ? 2 * a->gap : window;
+    const uint64_t least = least_gap(a), most = a->gap < least ? least : a->params.window;
+    if (moved > JUMP)
+        a->gap = a->gap / 2 > least ? a->gap / 2 : a->gap < least ? a->gap : least;
+    else if (moved <= DRIFT || a->gap < least)
+        a->gap = 2 * a->gap < most ? 2 * a->gap : most;
     a->next = step + a->gap;
 }
 
@@ -377,11 +374,11 @@ void adapt_assess(adapt *a, uint64_t step)
     share_out(a);
     for (uint32_t i = 0; i < a->n_consumers; i++)
         assess_consumer(a, &a->consumers[i]);
-    bool moved = false;
+    double moved = 1;
     for (uint32_t i = 0; i < a->n_tensors; i++) {
         tensor_state *t = &a->tensors[i];
         t->eb = assess_tensor(a, i);
-        moved = moved || has_moved(t);
+        moved = fmax(moved, moved_by(t));
         t->last = t->eb;
     }
     a->assessed = true;
@@ -506,8 +503,7 @@ size_t adapt_n_numbers(const adapt *a)
 
 void adapt_export(const adapt *a, double *x)
 {
-    const double head[N_HEAD] = {VERSION,        a->n_tensors, a->n_consumers, (double)a->next,
-                                 (double)a->gap, a->starting,  a->assessed};
+    const double head[N_HEAD] = {VERSION, a->n_tensors, a->n_consumers, (double)a->next, (double)a->gap, a->assessed};
     for (size_t i = 0; i < N_HEAD; i++)
         *x++ = head[i];
     for (uint32_t i = 0; i < a->n_tensors; i++) {
@@ -552,7 +548,7 @@ static bool is_packed(double x)
 static bool head_fits(const adapt *a, const double *x)
 {
     return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) && x[4] >= 1 &&
-           is_flag(x[5]) && is_flag(x[6]);
+           is_flag(x[5]);
 }
 
 static bool tensor_fits(const tensor_state *t, const double *x)
@@ -602,8 +598,7 @@ comet_status adapt_import(adapt *a, const double *x, size_t n)
     a->next = (uint64_t)x[3];
     /* A run may go on with another window. */
     a->gap = x[4] < a->params.window ? (uint64_t)x[4] : a->params.window;
-    a->starting = x[5] != 0 && a->gap < a->params.window;
-    a->assessed = x[6] != 0;
+    a->assessed = x[5] != 0;
     x += N_HEAD;
     for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR) {
         a->tensors[i].eb = unpack(x[1], INFINITY);

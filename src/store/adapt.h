@@ -47,7 +47,8 @@ comet_status adapt_add_tensor(adapt *a, const char *name, uint64_t n_elements, u
 comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer);
 comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer);
 
-/* Is step (from 0) one that assesses? The first ones are close together: 1, 2, 4, 8, ... until the window. */
+/* Is step (from 0) one that assesses? The first ones are close together: the gap is 1, 2, 4, ... until a
+ * sixteenth of the window. */
 bool adapt_due(const adapt *a, uint64_t step);
 
 /* What a consumer saw in an assessing step. */
@@ -61,10 +62,10 @@ typedef struct adapt_observation {
 
 void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
-/* New bounds from what was observed since the last call; then the next assessment is planned: the window is halved (down to
- * 1/16) where any bound moved by more than 2x, doubled up to `window` where none did. Consumers not observed, or observed with
- * values that are negative or not finite, keep what they had. The bounds aim at 0.9 sigma*, so that sigma* stands when ||dY||
- * grows a little until the next assessment. */
+/* New bounds from what was observed since the last call; then the next assessment is planned: the gap is halved (down to 1/16
+ * of the window) where any bound moved by more than 2x, doubled up to the window where none moved by more than 1.25x. Consumers
+ * not observed, or observed with values that are negative or not finite, keep what they had. The bounds aim at 0.9 sigma*, so
+ * that sigma* stands when ||dY|| grows a little until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which

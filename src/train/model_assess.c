@@ -16,13 +16,15 @@
 #include "store/adapt.h"
 #include "train/model_internal.h"
 
-#define START_BOUND 0.05                   /* standard deviations, while nothing is known: a fraction of the paper's own */
-#define WIDEST_BOUND 0.7                   /* standard deviations: beyond this errors are no longer even and centred */
-#define DITHER_FROM 0.35                   /* likewise: from here on dither makes them so, where zeros need not be kept */
-#define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
-#define SPIKE 2.0                          /* times the mean loss */
-#define HIDDEN_MOMENTUM 0.9                /* of optimisers that have none */
-#define SILU_GAIN 0.126                    /* docs/theory.md */
+#define START_BOUND 0.05                 /* standard deviations, while nothing is known: a fraction of the paper's own */
+#define WIDEST_BOUND 0.7                 /* standard deviations: beyond this errors are no longer even and centred */
+#define DITHER_FROM 0.35                 /* likewise: from here on dither makes them so, where zeros need not be kept */
+#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's sample, but at least an image */
+#define SAMPLE_IMAGES 16
+#define MEASURED_BYTES ((uint64_t)16 << 20) /* of samples in one assessment */
+#define SPIKE 2.0                           /* times the mean loss */
+#define HIDDEN_MOMENTUM 0.9                 /* of optimisers that have none */
+#define SILU_GAIN 0.126                     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
 /* A consumer that only passes gradients on. */
@@ -334,15 +336,25 @@ static bool is_measured(const comet_model *m, const op *o)
     return assess_is_due(m) && o->consumer != NONE && o->layer->op == COMET_OP_CONV;
 }
 
+static uint32_t sample_images(const comet_model *m, const op *o)
+{
+    const uint64_t n = SAMPLE_BYTES / (image_floats(m, o->inputs[0]) * sizeof(float));
+    return (uint32_t)min_u64(m->params.batch, min_u64(SAMPLE_IMAGES, n > 0 ? n : 1));
+}
+
+static uint64_t sample_bytes(const comet_model *m, const op *o)
+{
+    return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
+}
+
 /* Convolutions take turns, as many at once as MEASURED_BYTES allow. */
 static bool has_turn(const comet_model *m, const op *o)
 {
     uint64_t before = 0, all = 0;
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (is_measured(m, &m->ops[i])) {
-            const uint64_t bytes = image_floats(m, m->ops[i].inputs[0]) * sizeof(float);
-            before += i < o->index ? bytes : 0;
-            all += bytes;
+            before += i < o->index ? sample_bytes(m, &m->ops[i]) : 0;
+            all += sample_bytes(m, &m->ops[i]);
         }
     const uint64_t turns = (all + MEASURED_BYTES - 1) / MEASURED_BYTES;
     return before / MEASURED_BYTES % turns == m->assessment->n_assessments % turns;
@@ -352,12 +364,11 @@ comet_status assess_before(comet_model *m, op *o)
 {
     if (!is_measured(m, o) || !has_turn(m, o))
         return COMET_OK;
-    const uint64_t bytes = image_floats(m, o->inputs[0]) * sizeof(float);
     free(o->sample);
-    o->sample = malloc(bytes);
+    o->sample = malloc(sample_bytes(m, o));
     if (!o->sample)
         return comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
-    memcpy(o->sample, value_data(m, o->inputs[0]), bytes);
+    memcpy(o->sample, value_data(m, o->inputs[0]), sample_bytes(m, o));
     return COMET_OK;
 }
 
@@ -402,19 +413,19 @@ static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images
     return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
 }
 
-/* The first image's error, and zeros for all others. */
+/* The error of the first images, and zeros for all others. */
 static void leave_error(comet_model *m, op *o)
 {
-    const uint64_t n = image_floats(m, o->inputs[0]);
+    const uint64_t image = image_floats(m, o->inputs[0]), n = sample_images(m, o) * image;
     float *x = m->values[o->inputs[0]].taken;
     for (uint64_t i = 0; i < n; i++)
         x[i] -= o->sample[i];
-    memset(x + n, 0, n * (m->params.batch - 1) * sizeof *x);
+    memset(x + n, 0, (m->params.batch * image - n) * sizeof *x);
     free(o->sample);
     o->sample = NULL;
 }
 
-/* The sum of squares of the error that the first image made. Kernels count on aligned memory. */
+/* The sum of squares of the error that the first images made. Kernels count on aligned memory. */
 static comet_status measure(comet_model *m, op *o, double *squares)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
@@ -442,7 +453,7 @@ comet_status assess_weighted(comet_model *m, op *o)
     *seen = (adapt_observation){.gain = weighted_gain(m, o, m->params.batch) * m->params.accumulate, .measured = NAN, .eb = eb};
     if (!o->sample || !(eb > 0))
         return COMET_OK;
-    const double predicted = weighted_gain(m, o, 1) * eb * eb;
+    const double predicted = weighted_gain(m, o, sample_images(m, o)) * eb * eb;
     double squares = 0;
     TRY(measure(m, o, &squares));
     if (predicted > 0)
