@@ -1,6 +1,6 @@
 /*
  * Largest first, each at the lowest place that is free during its whole life: within a few per cent of the lower bound for the
- * nets of the zoo.
+ * nets of the zoo. Before them come small ones that outlive many others: at the far end they would keep arena_height up.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "train/arena.h"
@@ -11,6 +11,8 @@
 #include "base/status.h"
 
 #define ALIGNMENT ((uint64_t)4096)
+#define SMALL ((uint64_t)1 << 18)
+#define LASTING 8
 
 comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id *id)
 {
@@ -42,9 +44,16 @@ static bool meet(const arena_buffer *a, const arena_buffer *b)
     return a->first <= b->last && b->first <= a->last;
 }
 
+static bool is_small_and_lasting(const arena_buffer *b)
+{
+    return b->bytes <= SMALL && b->last - b->first > LASTING;
+}
+
 static int larger_first(const void *left, const void *right)
 {
     const arena_buffer *a = *(const arena_buffer *const *)left, *b = *(const arena_buffer *const *)right;
+    if (is_small_and_lasting(a) != is_small_and_lasting(b))
+        return is_small_and_lasting(a) ? -1 : 1;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     return (a > b) - (a < b);

@@ -16,7 +16,7 @@
 #include "store/adapt.h"
 #include "train/model_internal.h"
 
-#define START_BOUND 0.05                 /* standard deviations, while nothing is known: a fraction of the paper's own */
+#define START_BOUND 0.1                  /* standard deviations, while nothing is known: about what the paper's rule comes to */
 #define WIDEST_BOUND 0.7                 /* standard deviations: beyond this errors are no longer even and centred */
 #define DITHER_FROM 0.35                 /* likewise: from here on dither makes them so, where zeros need not be kept */
 #define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's sample, but at least an image */
@@ -193,10 +193,12 @@ static uint64_t dither_seed(const comet_model *m, comet_slot slot)
 
 static comet_level level_of(const comet_model *m, comet_slot slot)
 {
+    const assessment *a = m->assessment;
+    if (a->n_assessments == 0) /* bounds are narrow, and the peak of memory should not be in the first steps */
+        return COMET_LEVEL_DENSE;
     switch (m->params.compression.mode) {
     case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;
-    case COMET_COMPRESS_AUTO:
-        return m->assessment->n_assessments == 0 || m->assessment->dense[slot] ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
+    case COMET_COMPRESS_AUTO: return a->dense[slot] ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
     default: return COMET_LEVEL_DENSE;
     }
 }
