@@ -9,6 +9,8 @@
 
 #include "comet/train.h"
 #include "train/checkpoint.h"
+#include "train/model_state.h"
+#include "train/weights.h"
 
 #include "tiny_net.h"
 
@@ -42,20 +44,31 @@ static int tear_down(void **state)
     return rmdir(folder);
 }
 
-static comet_model *model_of(const char *text, uint64_t seed, comet_optimiser_kind kind)
+static comet_model_params model_params(uint64_t seed, comet_optimiser_kind kind)
 {
-    comet_net *net = NULL;
-    comet_model *model = NULL;
     comet_model_params params;
     comet_model_params_init(&params);
     params.batch = 4;
     params.n_threads = 1;
     params.seed = seed;
     comet_optimiser_init(&params.optimiser, kind);
+    return params;
+}
+
+static comet_model *model_with(const char *text, const comet_model_params *params)
+{
+    comet_net *net = NULL;
+    comet_model *model = NULL;
     assert_ok(comet_net_read(&net, "text", text, strlen(text)));
-    assert_ok(comet_model_create(&model, net, &params));
+    assert_ok(comet_model_create(&model, net, params));
     comet_net_destroy(net);
     return model;
+}
+
+static comet_model *model_of(const char *text, uint64_t seed, comet_optimiser_kind kind)
+{
+    const comet_model_params params = model_params(seed, kind);
+    return model_with(text, &params);
 }
 
 /* One step, so that statistics and optimiser are no longer what they began as. */
@@ -137,6 +150,235 @@ static void test_round_trip(void **state)
         comet_model_destroy(b);
         empty(state);
     }
+}
+
+/* ---- adaptive bounds ---- */
+
+static comet_model_params bounded_params(comet_optimiser_kind kind, float momentum)
+{
+    comet_model_params params = model_params(1, kind);
+    params.optimiser.momentum = momentum;
+    params.compression.mode = COMET_COMPRESS_FAST;
+    return params;
+}
+
+/* Loads into a model that has seen other steps, so that whatever is not restored shows. */
+static comet_model *load_into_other(const comet_model_params *params, const checkpoint_settings *settings, char *changed)
+{
+    comet_model *model = model_with(TINY_NET, params);
+    checkpoint_state loaded;
+    checkpoint_found found = CHECKPOINT_NONE;
+    for (uint64_t i = 0; i < 3; i++)
+        step(model, 50 + i);
+    assert_ok(checkpoint_load(folder, model, settings, &loaded, &found, changed));
+    assert_int_equal(found, CHECKPOINT_LAST);
+    return model;
+}
+
+static void check_same_state(const comet_model *a, const comet_model *b)
+{
+    const size_t n = model_state_n(a);
+    double *x = need_malloc(n * sizeof *x), *y = need_malloc(n * sizeof *y);
+    assert_int_equal(n, model_state_n(b));
+    model_state_export(a, x);
+    model_state_export(b, y);
+    assert_memory_equal(x, y, n * sizeof *x);
+    free(x);
+    free(y);
+}
+
+/* Steps 1, 2, 4 and 8 assess: a run that is interrupted before, between and after them ends with the same bits. */
+static void check_bounds_resume(const comet_model_params *params)
+{
+    enum { STEPS = 12 };
+    comet_model *whole = model_with(TINY_NET, params);
+    for (uint64_t i = 0; i < STEPS; i++)
+        step(whole, i);
+    assert_true(comet_model_compression(whole).n_assessments >= 4);
+    for (uint64_t k = 0; k < STEPS; k++) {
+        const checkpoint_state s = some_state();
+        char changed[CHECKPOINT_CHANGED_BYTES];
+        comet_model *a = model_with(TINY_NET, params);
+        for (uint64_t i = 0; i < k; i++)
+            step(a, i);
+        assert_ok(checkpoint_save(folder, a, &s));
+        comet_model *b = load_into_other(params, &s.settings, changed);
+        assert_string_equal(changed, "");
+        check_same_state(a, b);
+        for (uint64_t i = k; i < STEPS; i++)
+            step(b, i);
+        check_same(whole, b, true);
+        assert_int_equal(comet_model_compression(whole).n_assessments, comet_model_compression(b).n_assessments);
+        comet_model_destroy(b);
+        comet_model_destroy(a);
+    }
+    comet_model_destroy(whole);
+}
+
+static void test_bounds_resume(void **state)
+{
+    const comet_model_params momentum = bounded_params(COMET_OPTIMISER_SGD, 0.9f),
+                             hidden = bounded_params(COMET_OPTIMISER_SGD, 0), adamw = bounded_params(COMET_OPTIMISER_ADAMW, 0);
+    comet_model_params sigma = momentum;
+    sigma.compression.sigma = 0.01;
+    check_bounds_resume(&momentum);
+    check_bounds_resume(&hidden);
+    check_bounds_resume(&adamw);
+    check_bounds_resume(&sigma);
+}
+
+/* Gradients that came to nothing leave no trace. */
+static void test_go_back(void **state)
+{
+    comet_model_params params = bounded_params(COMET_OPTIMISER_SGD, 0.9f);
+    params.compression.spill_folder = folder;
+    comet_model *a = model_with(TINY_NET, &params), *b = model_with(TINY_NET, &params);
+    float images[4 * 3 * 8 * 8];
+    static const uint32_t labels[4] = {3, 3, 3, 3};
+    comet_scores scores;
+    for (size_t i = 0; i < COUNT_OF(images); i++)
+        images[i] = (float)(i % 7);
+    for (uint64_t i = 0; i < 10; i++) {
+        assert_ok(model_keep(b));
+        assert_ok(comet_model_gradients(b, images, labels, i, &scores));
+        assert_ok(model_go_back(b));
+        check_same_state(a, b);
+        check_same(a, b, true);
+        step(a, i);
+        step(b, i);
+        check_same(a, b, true);
+    }
+    comet_model_destroy(a);
+    comet_model_destroy(b);
+}
+
+/* Without momentum, the one that bounds need must not move the weights. */
+static void test_hidden_momentum(void **state)
+{
+    comet_model_params hidden = bounded_params(COMET_OPTIMISER_SGD, 0), plain = hidden;
+    plain.compression.mode = COMET_COMPRESS_OFF;
+    comet_model *a = model_with(TINY_NET, &hidden), *b = model_with(TINY_NET, &plain);
+    const comet_memory with = comet_model_memory(a), without = comet_model_memory(b);
+    assert_true(with.optimiser > 0 && with.optimiser == with.gradients && without.optimiser == 0);
+    assert_true(comet_model_n_tensors(a) > comet_model_n_tensors(b));
+    comet_tensor_info info;
+    float *before = tensor(a, 0, &info), *after;
+    step(a, 0);
+    after = tensor(a, 0, &info);
+    const size_t n = (size_t)info.n_elements;
+    for (size_t i = 0; i < comet_model_n_tensors(a); i++) {
+        assert_ok(comet_model_tensor_info(a, i, &info));
+        if (info.kind != COMET_TENSOR_MOMENTUM || strcmp(info.name, "conv1.weight") != 0)
+            continue;
+        float *momentum = tensor(a, i, &info);
+        for (size_t j = 0; j < n; j++)
+            if (!(fabsf(before[j] - 0.1f * momentum[j] - after[j]) < 1e-6f)) /* the first step of either is the same */
+                fail_because("weight %zu moved from %g to %g, momentum %g", j, before[j], after[j], momentum[j]);
+        free(momentum);
+    }
+    free(before);
+    free(after);
+    comet_model_destroy(a);
+    comet_model_destroy(b);
+}
+
+/* Bounds of another rule, or none: new ones, and the user is told. */
+static void test_other_bounds(void **state)
+{
+    const checkpoint_state s = some_state();
+    comet_model_params off = model_params(1, COMET_OPTIMISER_SGD), fast = off, dense, noisy, hidden;
+    char changed[CHECKPOINT_CHANGED_BYTES];
+    fast.compression.mode = COMET_COMPRESS_FAST;
+    dense = noisy = hidden = fast;
+    dense.compression.mode = COMET_COMPRESS_DENSE;
+    noisy.compression.noise = 0.1;
+    off.optimiser.momentum = hidden.optimiser.momentum = 0;
+    comet_model *a = model_with(TINY_NET, &fast), *b = model_with(TINY_NET, &off);
+    for (uint64_t i = 0; i < 3; i++)
+        step(a, i);
+    const struct {
+        const comet_model *from;
+        const comet_model_params *to;
+        const char *changed;
+    } cases[] = {{a, &fast, ""}, {a, &dense, ""}, {a, &off, ""}, {a, &noisy, "bounds"}, {b, &hidden, "bounds"}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        assert_ok(checkpoint_save(folder, cases[i].from, &s));
+        comet_model *c = load_into_other(cases[i].to, &s.settings, changed);
+        if (strcmp(changed, cases[i].changed) != 0)
+            fail_because("case %zu: '%s' changed", i, changed);
+        if (cases[i].changed[0] != '\0')
+            assert_int_equal(comet_model_compression(c).n_assessments, 0);
+        step(c, 3);
+        comet_model_destroy(c);
+    }
+    comet_model_destroy(a);
+    comet_model_destroy(b);
+}
+
+/* Writes a checkpoint of `model` again with other bounds. */
+static void save_with_bounds(const comet_model *model, const char *bounds)
+{
+    safetensors_file *file = NULL;
+    weights_list list;
+    assert_ok(safetensors_open(&file, in_folder("previous.safetensors")));
+    const safetensors_pair metadata[] = {{"comet", safetensors_metadata(file, "comet")}, {"bounds", bounds}};
+    assert_ok(weights_list_make(&list, model, true));
+    assert_ok(weights_list_save(&list, in_folder("last.safetensors"), NULL, metadata, 2));
+    weights_list_free(&list);
+    safetensors_close(file);
+}
+
+static void test_bad_bounds(void **state)
+{
+    static const char *const corrupt[] = {"", " ", "1 2 x", "1  2", "1 2 ", "nan", "1 inf", "0x", "1,2", "1e999"},
+                             *const strange[] = {"1", "1 2 3", "-1 -1 -1 -1 -1 -1 -1 -1"};
+    const comet_model_params fast = bounded_params(COMET_OPTIMISER_SGD, 0.9f);
+    comet_model *model = model_with(TINY_NET, &fast);
+    checkpoint_state s = some_state(), loaded;
+    checkpoint_found found;
+    char changed[CHECKPOINT_CHANGED_BYTES];
+    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s));
+    for (size_t i = 0; i < COUNT_OF(corrupt); i++) {
+        save_with_bounds(model, corrupt[i]);
+        assert_status(checkpoint_load(folder, model, &s.settings, &loaded, &found, changed), COMET_ERROR_CORRUPT);
+        assert_non_null(strstr(comet_last_error(), "of its bounds cannot be read"));
+    }
+    for (size_t i = 0; i < COUNT_OF(strange); i++) {
+        save_with_bounds(model, strange[i]);
+        assert_ok(checkpoint_load(folder, model, &s.settings, &loaded, &found, changed));
+        assert_string_equal(changed, "bounds");
+        step(model, i);
+    }
+    comet_model_destroy(model);
+}
+
+/* Any number that makes no sense is refused, and the model stays as it was. */
+static void test_import_refuses(void **state)
+{
+    const comet_model_params fast = bounded_params(COMET_OPTIMISER_SGD, 0.9f);
+    comet_model *model = model_with(TINY_NET, &fast);
+    for (uint64_t i = 0; i < 3; i++)
+        step(model, i);
+    const size_t n = model_state_n(model);
+    double *good = need_malloc(n * sizeof *good), *bad = need_malloc(n * sizeof *bad), *after = need_malloc(n * sizeof *after);
+    model_state_export(model, good);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(bad, good, n * sizeof *bad);
+        bad[i] = -7;
+        assert_status(model_state_import(model, bad, n), COMET_ERROR_CORRUPT);
+        bad[i] = NAN;
+        assert_status(model_state_import(model, bad, n), COMET_ERROR_CORRUPT);
+    }
+    assert_status(model_state_import(model, good, n - 1), COMET_ERROR_CORRUPT);
+    assert_status(model_state_import(model, good, 0), COMET_ERROR_CORRUPT);
+    model_state_export(model, after);
+    assert_memory_equal(good, after, n * sizeof *good);
+    assert_ok(model_state_import(model, good, n));
+    free(good);
+    free(bad);
+    free(after);
+    comet_model_destroy(model);
 }
 
 static void test_falls_back(void **state)
@@ -260,6 +502,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_round_trip, empty),
+        cmocka_unit_test_teardown(test_bounds_resume, empty),
+        cmocka_unit_test_teardown(test_go_back, empty),
+        cmocka_unit_test_teardown(test_hidden_momentum, empty),
+        cmocka_unit_test_teardown(test_other_bounds, empty),
+        cmocka_unit_test_teardown(test_bad_bounds, empty),
+        cmocka_unit_test_teardown(test_import_refuses, empty),
         cmocka_unit_test_teardown(test_falls_back, empty),
         cmocka_unit_test_teardown(test_other_net_or_settings, empty),
         cmocka_unit_test_teardown(test_not_finite, empty),

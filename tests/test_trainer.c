@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "comet/train.h"
@@ -17,11 +18,21 @@ static char folder[256];
 typedef struct observed {
     size_t n_start, n_step, n_epoch, n_end, n_note, n_saved, n_failed;
     uint64_t stop_at; /* step that sets the flag; 0: none */
+    uint64_t full_at; /* step from which on files are limited to full_bytes; 0: none */
+    uint64_t full_bytes;
     volatile sig_atomic_t stop;
     comet_train_event end;
     double last_loss;
     char notes[1024];
 } observed;
+
+static void limit_files(rlim_t bytes)
+{
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
 
 static void on_event(void *user, const comet_train_event *e)
 {
@@ -36,6 +47,8 @@ static void on_event(void *user, const comet_train_event *e)
         o->n_step++;
         o->last_loss = e->train_loss;
         o->stop = o->stop_at > 0 && e->step == o->stop_at;
+        if (o->full_at > 0 && e->step == o->full_at)
+            limit_files(o->full_bytes);
         break;
     case COMET_EVENT_ASSESS: assert_true(comet_model_compression(e->model).n_assessments > 0); break;
     case COMET_EVENT_EPOCH: o->n_epoch++; break;
@@ -92,6 +105,7 @@ static int set_up(void **state)
 {
     const char *base = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/comet-trainer.XXXXXX", base ? base : "/tmp");
+    signal(SIGXFSZ, SIG_IGN);
     return mkdtemp(folder) ? 0 : 1;
 }
 
@@ -148,7 +162,7 @@ static void test_accumulate(void **state)
 }
 
 /* Stopped after each step in turn, then resumed: the end is the same. */
-static void test_stop_and_resume(void **state)
+static void check_stop_and_resume(comet_compress_mode mode)
 {
     comet_train_result whole, part;
     double expected = 0;
@@ -156,8 +170,9 @@ static void test_stop_and_resume(void **state)
         setting s;
         open_setting(&s, TINY_NET);
         s.p.out = folder;
+        s.p.model.compression.mode = mode;
         s.o.stop_at = stop_at;
-        empty(state);
+        checkpoint_clear(folder);
         assert_ok(comet_train_run(&s.p, &part));
         if (stop_at == 0) {
             whole = part;
@@ -169,11 +184,70 @@ static void test_stop_and_resume(void **state)
             s.p.resume = true;
             assert_ok(comet_train_run(&s.p, &part));
             assert_int_equal(s.o.n_step, 12 - stop_at);
+            assert_null(strstr(s.o.notes, "not as before"));
             if (stop_at < 12)
                 assert_memory_equal(&s.o.last_loss, &expected, sizeof expected);
             assert_memory_equal(&part.last.test_loss, &whole.last.test_loss, sizeof(double));
             assert_memory_equal(&part.last.train_loss, &whole.last.train_loss, sizeof(double));
             assert_memory_equal(&part.last.best_top1, &whole.last.best_top1, sizeof(double));
+        }
+        close_setting(&s);
+    }
+}
+
+static void test_stop_and_resume(void **state)
+{
+    check_stop_and_resume(COMET_COMPRESS_OFF);
+}
+
+static void test_stop_and_resume_bounded(void **state)
+{
+    check_stop_and_resume(COMET_COMPRESS_FAST);
+    check_stop_and_resume(COMET_COMPRESS_AUTO);
+}
+
+/* Few weights and a large activation behind a batch norm, whose statistics have moved when the disk is full. */
+static const char wide_net[] = "net wide\ninput 3 8 8\nc1 = conv out=4 kernel=1 bias=no\nb1 = batch_norm\nr1 = relu\n"
+                               "c2 = conv out=64 kernel=1 bias=no\nb2 = batch_norm\nr2 = relu\n"
+                               "c3 = conv out=4 kernel=1\navg = global_avg_pool\nflat = flatten\nfc = linear out=4\n";
+
+static void open_spilling(setting *s, uint64_t full_at)
+{
+    open_setting(s, wide_net);
+    s->p.out = folder;
+    s->p.model.batch = 25;
+    s->p.epochs = 5;
+    s->p.model.compression.mode = COMET_COMPRESS_FAST;
+    s->p.model.compression.spill_folder = folder;
+    s->o.full_at = full_at;
+    s->o.full_bytes = 30000;
+}
+
+/* A disk that fills stops the run with a checkpoint of the last update, from which it goes on as if nothing had been. */
+static void test_full_spill_disk(void **state)
+{
+    comet_train_result whole, part;
+    for (uint64_t full_at = 0; full_at <= 6; full_at += 2) {
+        setting s;
+        open_spilling(&s, full_at);
+        checkpoint_clear(folder);
+        if (full_at == 0) {
+            assert_ok(comet_train_run(&s.p, &whole));
+        } else {
+            char words[64];
+            snprintf(words, sizeof words, "last.safetensors holds step %u", (unsigned)full_at);
+            const comet_status status = comet_train_run(&s.p, &part);
+            limit_files(RLIM_INFINITY);
+            assert_status(status, COMET_ERROR_IO);
+            assert_non_null(strstr(comet_last_error(), "could not be spilled"));
+            assert_non_null(strstr(comet_last_error(), words));
+            assert_int_equal(s.o.n_failed, 0);
+            s.o = (observed){0};
+            s.p.resume = true;
+            assert_ok(comet_train_run(&s.p, &part));
+            assert_int_equal(s.o.n_step, 10 - full_at);
+            assert_memory_equal(&part.last.train_loss, &whole.last.train_loss, sizeof(double));
+            assert_memory_equal(&part.last.test_loss, &whole.last.test_loss, sizeof(double));
         }
         close_setting(&s);
     }
@@ -198,6 +272,11 @@ static void other_kernels(comet_train_params *p)
     p->model.no_winograd = p->model.no_recompute = true;
 }
 
+static void other_bounds(comet_train_params *p)
+{
+    p->model.compression.mode = COMET_COMPRESS_FAST;
+}
+
 static comet_dataset *other_data;
 
 static void other_world(comet_train_params *p)
@@ -212,6 +291,10 @@ static void test_resume_with_changes(void **state)
     open_setting(&s, TINY_NET);
     assert_ok(resume_with(&s, other_kernels));
     assert_non_null(strstr(s.o.notes, "not as before: winograd, recompute;"));
+    close_setting(&s);
+    open_setting(&s, TINY_NET);
+    assert_ok(resume_with(&s, other_bounds));
+    assert_non_null(strstr(s.o.notes, "not as before: compress, noise, window, bounds;"));
     close_setting(&s);
     open_setting(&s, TINY_NET);
     comet_dataset_params_init(&d);
@@ -319,6 +402,8 @@ int main(void)
         cmocka_unit_test_teardown(test_events, empty),
         cmocka_unit_test_teardown(test_accumulate, empty),
         cmocka_unit_test_teardown(test_stop_and_resume, empty),
+        cmocka_unit_test_teardown(test_stop_and_resume_bounded, empty),
+        cmocka_unit_test_teardown(test_full_spill_disk, empty),
         cmocka_unit_test_teardown(test_resume_with_changes, empty),
         cmocka_unit_test_teardown(test_diverged, empty),
         cmocka_unit_test(test_refusals),

@@ -15,9 +15,10 @@
 #include "base/status.h"
 #include "train/atomic_file.h"
 #include "train/model_staging.h"
+#include "train/model_state.h"
 #include "train/weights.h"
 
-enum { FORMAT = 2, STATE_BYTES = 4096 };
+enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
 
 /* ---- the state as JSON ---- */
 
@@ -26,6 +27,7 @@ typedef enum field_rule {
     RULE_STATE, /* restored */
     RULE_SAME,  /* must be what the run has */
     RULE_TOLD,  /* if not, the user is told */
+    RULE_ADDED, /* likewise; 0 in files from before it was */
 } field_rule;
 
 typedef struct field {
@@ -81,6 +83,10 @@ static const field fields[] = {
     SETTING(factor, FIELD_DOUBLE, RULE_TOLD),
     SETTING(every, FIELD_DOUBLE, RULE_TOLD),
     SETTING(final_share, FIELD_DOUBLE, RULE_TOLD),
+    SETTING(compress, FIELD_U64, RULE_ADDED),
+    SETTING(noise, FIELD_DOUBLE, RULE_ADDED),
+    SETTING(sigma, FIELD_DOUBLE, RULE_ADDED),
+    SETTING(window, FIELD_U64, RULE_ADDED),
 };
 enum { N_FIELDS = sizeof fields / sizeof fields[0] };
 
@@ -147,11 +153,66 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
     for (size_t i = 0; i < N_FIELDS && status == COMET_OK; i++) {
         const field *f = &fields[i];
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, f->name);
+        if (!item && f->rule == RULE_ADDED)
+            continue;
         if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no good '%s'", path, f->name);
     }
     cJSON_Delete(root);
     return status;
+}
+
+/* ---- bounds as text: numbers with 17 digits, one space between them ---- */
+
+/* In *text, for free(); NULL where the model has none. */
+static comet_status bounds_print(const comet_model *model, char **text)
+{
+    const size_t n = model_state_n(model);
+    *text = NULL;
+    if (n == 0)
+        return COMET_OK;
+    double *numbers = malloc(n * sizeof *numbers);
+    char *made = malloc(n * NUMBER_BYTES);
+    if (!numbers || !made) {
+        free(numbers);
+        free(made);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for %zu numbers of the bounds", n);
+    }
+    model_state_export(model, numbers);
+    for (size_t i = 0, at = 0; i < n; i++)
+        at += (size_t)snprintf(made + at, NUMBER_BYTES, "%s%.17g", i > 0 ? " " : "", numbers[i]);
+    free(numbers);
+    *text = made;
+    return COMET_OK;
+}
+
+/* The numbers of a file, for free(); NULL and 0 where it has none. */
+static comet_status bounds_parse(const char *path, const char *text, double **numbers, size_t *n)
+{
+    *numbers = NULL;
+    *n = 0;
+    if (!text)
+        return COMET_OK;
+    size_t most = 1;
+    for (const char *at = text; *at != '\0'; at++)
+        most += *at == ' ';
+    double *read = malloc(most * sizeof *read);
+    if (!read)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory for %zu numbers of the bounds", most);
+    const char *at = text;
+    for (size_t i = 0; i < most; i++) {
+        char *end = NULL;
+        const bool begins = (*at >= '0' && *at <= '9') || *at == '-';
+        read[i] = begins ? strtod(at, &end) : 0;
+        if (!begins || end == at || *end != (i + 1 < most ? ' ' : '\0') || !isfinite(read[i])) {
+            free(read);
+            return comet_fail(COMET_ERROR_CORRUPT, "%s: number %zu of its bounds cannot be read", path, i + 1);
+        }
+        at = end + 1;
+    }
+    *numbers = read;
+    *n = most;
+    return COMET_OK;
 }
 
 /* ---- saving ---- */
@@ -171,18 +232,21 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
                                bool optimiser)
 {
     weights_list list = {0};
-    char *net = NULL, json[STATE_BYTES];
+    char *net = NULL, *bounds = NULL, json[STATE_BYTES];
     comet_status status = weights_list_make(&list, model, optimiser);
+    if (status == COMET_OK && optimiser)
+        status = bounds_print(model, &bounds);
     if (status == COMET_OK)
         status = comet_net_write(comet_model_net(model), &net);
     if (status == COMET_OK) {
         state_print(state, json);
-        const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}};
+        const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}, {"bounds", bounds}};
         list.finite_only = true;
         list.staging = model_staging_begin(model, &list.staging_bytes);
-        status = weights_list_save(&list, path, keep, metadata, sizeof metadata / sizeof metadata[0]);
+        status = weights_list_save(&list, path, keep, metadata, bounds ? 4 : 3);
         model_staging_end(model);
     }
+    free(bounds);
     comet_text_free(net);
     weights_list_free(&list);
     return status;
@@ -250,12 +314,18 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
                       path, f->name, *u64_in(theirs, f), *u64_in(ours, f));
 }
 
+static void add_changed(char changed[CHECKPOINT_CHANGED_BYTES], const char *name)
+{
+    const size_t at = strlen(changed), bytes = strlen(name) + (at > 0 ? 2 : 0);
+    if (at + bytes < CHECKPOINT_CHANGED_BYTES)
+        snprintf(changed + at, CHECKPOINT_CHANGED_BYTES - at, "%s%s", at > 0 ? ", " : "", name);
+}
+
 /* Holds the settings in the file against those of the run. */
 static comet_status compare_settings(const char *path, const checkpoint_settings *expected, checkpoint_state *state,
                                      char changed[CHECKPOINT_CHANGED_BYTES])
 {
     checkpoint_state ours = {.settings = *expected};
-    size_t at = 0;
     changed[0] = '\0';
     for (size_t i = 0; i < N_FIELDS; i++) {
         const field *f = &fields[i];
@@ -263,11 +333,19 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
             continue;
         if (f->rule == RULE_SAME)
             return must_be_same(path, f, state, &ours);
-        const int n = snprintf(changed + at, CHECKPOINT_CHANGED_BYTES - at, "%s%s", at > 0 ? ", " : "", f->name);
-        at += (size_t)n < CHECKPOINT_CHANGED_BYTES - at ? (size_t)n : 0;
+        add_changed(changed, f->name);
     }
     state->settings = *expected;
     return COMET_OK;
+}
+
+/* The bounds of the file, or new ones where they are not of this model and its rule. */
+static comet_status load_bounds(comet_model *model, const double *numbers, size_t n, char changed[CHECKPOINT_CHANGED_BYTES])
+{
+    if (model_state_n(model) == 0 || (numbers && model_state_import(model, numbers, n) == COMET_OK))
+        return COMET_OK;
+    add_changed(changed, "bounds");
+    return model_state_restart(model);
 }
 
 /* Tensors first: their names say more than a hash of the net's text. */
@@ -276,7 +354,11 @@ static comet_status load_file(safetensors_file *file, const char *path, comet_mo
 {
     weights_list list = {0};
     checkpoint_state loaded = {0};
+    double *numbers = NULL;
+    size_t n_numbers = 0;
     comet_status status = state_parse(path, safetensors_metadata(file, "comet"), &loaded);
+    if (status == COMET_OK)
+        status = bounds_parse(path, safetensors_metadata(file, "bounds"), &numbers, &n_numbers);
     if (status == COMET_OK)
         status = weights_list_make(&list, model, true);
     if (status == COMET_OK && loaded.settings.optimiser == expected->optimiser)
@@ -286,7 +368,10 @@ static comet_status load_file(safetensors_file *file, const char *path, comet_mo
     if (status == COMET_OK)
         status = weights_list_load(&list, model, file);
     if (status == COMET_OK)
+        status = load_bounds(model, numbers, n_numbers, changed);
+    if (status == COMET_OK)
         *state = loaded;
+    free(numbers);
     weights_list_free(&list);
     return status;
 }

@@ -2,7 +2,7 @@
  * Checkpoints of a run: everything that going on with the same bits needs, in one file whose rename is the commit.
  *
  *   DIR/last.safetensors       the newest: weights, statistics, optimiser; the state below as JSON in the metadata key "comet",
- *                              the net's text in "net"
+ *                              the net's text in "net", adaptive bounds in "bounds" (model_state.h) as numbers in text
  *   DIR/previous.safetensors   the one before, used where the newest is damaged
  *   DIR/best.safetensors       weights and statistics with the best top-1
  *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
@@ -26,6 +26,8 @@ typedef struct checkpoint_settings {
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
     uint64_t schedule;
     double rate, warmup_epochs, factor, every, final_share;
+    uint64_t compress, window; /* is anything held within bounds? The level does not change the bits, so it is not in here */
+    double noise, sigma;       /* the rule that is in force; the other is 0, and all are where nothing is within bounds */
 } checkpoint_settings;
 
 typedef struct checkpoint_state {
@@ -50,7 +52,8 @@ typedef enum checkpoint_found {
 } checkpoint_found;
 
 /* Loads the newest good checkpoint. `expected` are the settings of the run that wants to go on: one that must be the same and
- * is not is a failure that names it; `changed` receives the names of others that differ, separated by commas, or "". */
+ * is not is a failure that names it; `changed` receives the names of others that differ, separated by commas, or "". "bounds"
+ * is among them where the file has none for this model, which then begins with new ones. */
 #define CHECKPOINT_CHANGED_BYTES 256
 comet_status checkpoint_load(const char *folder, comet_model *model, const checkpoint_settings *expected,
                              checkpoint_state *state, checkpoint_found *found, char changed[CHECKPOINT_CHANGED_BYTES]);

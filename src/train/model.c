@@ -11,6 +11,7 @@
 #include "train/initialise.h"
 #include "train/loss.h"
 #include "train/model_internal.h"
+#include "train/model_state.h"
 #include "train/optimiser.h"
 #include "train/parallel.h"
 
@@ -112,6 +113,7 @@ static comet_status allocate_model(comet_model *m)
     const bool trains = !m->params.inference;
     TRY(allocate_block(m->n_learnt, &m->weights));
     TRY(allocate_block(m->n_statistics, &m->statistics));
+    TRY(allocate_block(model_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
     TRY(allocate_block(trains ? m->n_learnt : 0, &m->gradients));
     TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->first));
     TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second));
@@ -198,6 +200,8 @@ void comet_model_destroy(comet_model *m)
     free_block(m->first, m->n_learnt);
     free_block(m->second, m->n_learnt);
     free_block(m->statistics, m->n_statistics);
+    free_block(m->kept_statistics, m->n_statistics);
+    free(m->kept_state);
     arena_free(&m->arena);
     free(m->ops);
     free(m->values);
@@ -395,7 +399,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     const double norm = o->clip_norm > 0 ? sqrt(optimiser_sum_squares(m->n_learnt, m->gradients)) : 0;
     const optimiser_step s = {
         .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
-    optimiser_apply(&s, m->n_learnt, m->weights, m->gradients, m->first, m->second, true);
+    optimiser_apply(&s, m->n_learnt, m->weights, m->gradients, model_hides_momentum(m) ? NULL : m->first, m->second, true);
     m->n_accumulated = 0;
     return COMET_OK;
 }

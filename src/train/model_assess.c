@@ -15,6 +15,7 @@
 #include "base/threads.h"
 #include "store/adapt.h"
 #include "train/model_internal.h"
+#include "train/model_state.h"
 
 #define START_BOUND 0.1                  /* standard deviations, while nothing is known: about what the paper's rule comes to */
 #define WIDEST_BOUND 0.7                 /* standard deviations: beyond this errors are no longer even and centred */
@@ -26,6 +27,9 @@
 #define HIDDEN_MOMENTUM 0.9                 /* of optimisers that have none */
 #define SILU_GAIN 0.126                     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
+#define EXACT_WHOLE 9007199254740992.0 /* whole numbers up to here are exact in a double */
+
+enum { STATE_VERSION = 1, N_STATE_HEAD = 7 };
 
 /* A consumer that only passes gradients on. */
 typedef struct pass_consumer {
@@ -41,8 +45,10 @@ struct assessment {
     adapt_observation *seen; /* by consumer */
     pass_consumer *passes;
     uint32_t n_passes;
-    bool *dense;     /* by slot: mode auto */
-    float *momentum; /* the hidden one, or NULL */
+    double *deviations; /* by slot: of what was put last; 0: not known */
+    bool *dense;        /* by slot: mode auto */
+    bool chosen;        /* `dense` is; not after a resume */
+    uint64_t n_updates; /* that a hidden momentum has seen */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
 };
@@ -50,6 +56,12 @@ struct assessment {
 static bool is_lossy_mode(const comet_model *m)
 {
     return m->params.compression.mode >= COMET_COMPRESS_FAST;
+}
+
+bool model_hides_momentum(const comet_model *m)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    return m->coded && is_lossy_mode(m) && o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0);
 }
 
 /* ---- tensors and consumers ---- */
@@ -133,15 +145,11 @@ static comet_status add_consumers(comet_model *m, op *o)
 static comet_status allocate(comet_model *m)
 {
     assessment *a = m->assessment;
-    const comet_optimiser *o = &m->params.optimiser;
+    const size_t n_slots = comet_store_n_slots(m->store);
     a->seen = calloc(adapt_n_consumers(a->adapt) + 1, sizeof *a->seen);
-    a->dense = calloc(comet_store_n_slots(m->store) + 1, sizeof *a->dense);
-    if (o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0)) {
-        a->momentum = calloc(m->n_learnt + 1, sizeof *a->momentum);
-        m->memory.optimiser += m->n_learnt * sizeof(float);
-        m->memory.total += m->n_learnt * sizeof(float);
-    }
-    return a->seen && a->dense && (a->momentum || o->kind != COMET_OPTIMISER_SGD || o->momentum > 0)
+    a->dense = calloc(n_slots + 1, sizeof *a->dense);
+    a->deviations = calloc(n_slots + 1, sizeof *a->deviations);
+    return a->seen && a->dense && a->deviations
                ? COMET_OK
                : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
 }
@@ -171,16 +179,19 @@ comet_status assess_create(comet_model *m)
 void assess_destroy(comet_model *m)
 {
     assessment *a = m->assessment;
-    for (uint32_t i = 0; i < m->n_ops; i++)
+    for (uint32_t i = 0; i < m->n_ops; i++) {
         free(m->ops[i].sample);
+        m->ops[i].sample = NULL;
+    }
     if (!a)
         return;
     adapt_destroy(a->adapt);
     free(a->seen);
     free(a->passes);
+    free(a->deviations);
     free(a->dense);
-    free(a->momentum);
     free(a);
+    m->assessment = NULL;
 }
 
 /* ---- policies ---- */
@@ -198,7 +209,7 @@ static comet_level level_of(const comet_model *m, comet_slot slot)
         return COMET_LEVEL_DENSE;
     switch (m->params.compression.mode) {
     case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;
-    case COMET_COMPRESS_AUTO: return a->dense[slot] ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
+    case COMET_COMPRESS_AUTO: return !a->chosen || a->dense[slot] ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST;
     default: return COMET_LEVEL_DENSE;
     }
 }
@@ -221,23 +232,13 @@ static comet_slot_policy bounded_policy(const comet_model *m, comet_slot slot)
     return p;
 }
 
-/* Standard deviation of what was put last; 0: nothing was. */
-static double last_deviation(const comet_model *m, comet_slot slot)
-{
-    comet_slot_report r;
-    comet_slot_report_init(&r);
-    if (comet_store_slot_report(m->store, slot, &r) != COMET_OK || r.n_elements == 0)
-        return 0;
-    return sqrt(r.sum_of_squares / (double)r.n_elements); /* about zero: relu outputs are compared with their own size */
-}
-
 static comet_slot_policy value_policy(const comet_model *m, const value *x)
 {
     if (!is_lossy_mode(m) || !slot_may_be_lossy(m, x->slot))
         return exact_policy(m, x->slot);
     comet_slot_policy p = bounded_policy(m, x->slot);
     const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, x->tensor),
-                 deviation = last_deviation(m, x->slot);
+                 deviation = m->assessment->deviations[x->slot];
     p.eb = x->masks_only ? INFINITY : fmin(eb, WIDEST_BOUND * deviation);
     if (!x->masks_only && (eb == 0 || deviation == 0)) {
         p.eb = START_BOUND;
@@ -474,7 +475,7 @@ void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
 
 static void observe_pass(const comet_model *m, const pass_consumer *p)
 {
-    const double deviation = last_deviation(m, slot_for(m, p->value)), squares = deviation * deviation;
+    const double deviation = m->assessment->deviations[slot_for(m, p->value)], squares = deviation * deviation;
     const double gain = p->op == COMET_OP_SILU      ? SILU_GAIN / fmax(squares, 1e-12)
                         : p->op == COMET_OP_SIGMOID ? SIGMOID_GAIN
                                                     : 1 / (3 * fmax(squares, 1e-12));
@@ -484,13 +485,13 @@ static void observe_pass(const comet_model *m, const pass_consumer *p)
 
 /* ---- assessing ---- */
 
-/* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum estimates the mean. */
+/* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum, of `step` updates, estimates the mean. */
 static void compare_with_momentum(const comet_model *m, const parameter *p, uint64_t step, adapt_observation *seen)
 {
     const comet_optimiser *o = &m->params.optimiser;
     const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
-    const float *momentum = m->assessment->momentum ? m->assessment->momentum : m->first;
-    const double beta = adam ? o->beta1 : m->assessment->momentum ? HIDDEN_MOMENTUM : (double)o->momentum;
+    const float *momentum = m->first;
+    const double beta = adam ? o->beta1 : model_hides_momentum(m) ? HIDDEN_MOMENTUM : (double)o->momentum;
     const double weighted = 1 - pow(beta, (double)step), decay = adam ? 0 : (double)o->weight_decay;
     const double to_mean = !(weighted > 0) ? 0 : adam ? 1 / weighted : (1 - beta) / weighted;
     double squares = 0, size = 0;
@@ -527,15 +528,16 @@ static comet_status choose_levels(comet_model *m)
     adapt_choose_levels(choices, n, m->params.compression.overhead * a->step_seconds * m->params.n_threads);
     for (comet_slot s = 0; s < n; s++)
         a->dense[s] = choices[s].dense;
+    a->chosen = true;
     free(choices);
     return COMET_OK;
 }
 
 static void move_hidden_momentum(comet_model *m)
 {
-    float *momentum = m->assessment->momentum;
+    float *momentum = m->first;
     const float decay = m->params.optimiser.weight_decay;
-    for (uint64_t i = 0; momentum && i < m->n_learnt; i++)
+    for (uint64_t i = 0; i < m->n_learnt; i++)
         momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + m->gradients[i] + decay * m->weights[i];
 }
 
@@ -557,10 +559,11 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
 static comet_status assess_now(comet_model *m, uint64_t step)
 {
     assessment *a = m->assessment;
+    const uint64_t n_updates = model_hides_momentum(m) ? a->n_updates : step;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
         if (o->consumer != NONE) {
-            compare_with_momentum(m, &m->parameters[o->weight], step, &a->seen[o->consumer]);
+            compare_with_momentum(m, &m->parameters[o->weight], n_updates, &a->seen[o->consumer]);
             adapt_observe(a->adapt, o->consumer, &a->seen[o->consumer]);
         }
         if (o->pass != NONE)
@@ -570,7 +573,15 @@ static comet_status assess_now(comet_model *m, uint64_t step)
         observe_pass(m, &a->passes[i]);
     adapt_assess(a->adapt, step);
     a->n_assessments++;
-    return m->params.compression.mode == COMET_COMPRESS_AUTO ? choose_levels(m) : COMET_OK;
+    return COMET_OK;
+}
+
+/* Levels are chosen in assessments, and once more after a resume, as soon as a step has told how long it takes. */
+static bool levels_are_due(const comet_model *m)
+{
+    const assessment *a = m->assessment;
+    return m->params.compression.mode == COMET_COMPRESS_AUTO && a->n_assessments > 0 && a->step_seconds > 0 &&
+           (a->due || !a->chosen);
 }
 
 comet_status assess_update(comet_model *m, uint64_t step)
@@ -580,11 +591,15 @@ comet_status assess_update(comet_model *m, uint64_t step)
         return COMET_OK;
     if (a->due)
         TRY(assess_now(m, step));
-    else
+    if (levels_are_due(m))
+        TRY(choose_levels(m));
+    if (!a->due)
         a->step_seconds = comet_now() - a->began;
     a->due = false;
     look_for_nonfinite(m, step);
-    move_hidden_momentum(m);
+    if (model_hides_momentum(m))
+        move_hidden_momentum(m);
+    a->n_updates++;
     return COMET_OK;
 }
 
@@ -609,16 +624,111 @@ static void count_held(comet_model *m)
     }
 }
 
+/* Deviations of what was put, about zero: relu outputs are compared with their own size. The next step's bounds need them, also
+ * where that is in another process: so they are kept here and not read off the store. */
+static void keep_deviations(comet_model *m)
+{
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        const bool known = comet_store_slot_report(m->store, s, &r) == COMET_OK && r.n_elements > 0;
+        const double deviation = known ? sqrt(r.sum_of_squares / (double)r.n_elements) : 0;
+        m->assessment->deviations[s] = isfinite(deviation) ? deviation : 0;
+    }
+}
+
 void assess_loss(comet_model *m, double loss)
 {
     assessment *a = m->assessment;
     if (!a)
         return;
     count_held(m);
+    keep_deviations(m);
     if (!isfinite(loss) || (a->loss_mean > 0 && loss > SPIKE * a->loss_mean))
         adapt_retreat(a->adapt, m->step);
     if (isfinite(loss))
         a->loss_mean = a->loss_mean > 0 ? 0.98 * a->loss_mean + 0.02 * loss : loss;
+}
+
+/* ---- for checkpoints ---- */
+
+/* Levels are not in it: they follow the clock, and any gives the same values. */
+size_t model_state_n(const comet_model *m)
+{
+    return m->assessment ? N_STATE_HEAD + comet_store_n_slots(m->store) + adapt_n_numbers(m->assessment->adapt) : 0;
+}
+
+static void state_head(const comet_model *m, double head[N_STATE_HEAD])
+{
+    const comet_compression *c = &m->params.compression;
+    const assessment *a = m->assessment;
+    const double numbers[N_STATE_HEAD] = {STATE_VERSION,
+                                          c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
+                                          c->sigma > 0 ? c->sigma : c->noise,
+                                          comet_store_n_slots(m->store),
+                                          (double)a->n_assessments,
+                                          (double)a->n_updates,
+                                          a->loss_mean};
+    memcpy(head, numbers, sizeof numbers);
+}
+
+void model_state_export(const comet_model *m, double *numbers)
+{
+    const assessment *a = m->assessment;
+    if (!a)
+        return;
+    const size_t n_slots = comet_store_n_slots(m->store);
+    state_head(m, numbers);
+    memcpy(numbers + N_STATE_HEAD, a->deviations, n_slots * sizeof *numbers);
+    adapt_export(a->adapt, numbers + N_STATE_HEAD + n_slots);
+}
+
+static bool is_size(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+static bool is_count(double x)
+{
+    return x >= 0 && x <= EXACT_WHOLE && x == floor(x);
+}
+
+/* The first four numbers say of what the state is, and must be those of this model. */
+static bool state_fits(const comet_model *m, const double *x, size_t n)
+{
+    double ours[N_STATE_HEAD];
+    if (n == 0 || n != model_state_n(m))
+        return false;
+    state_head(m, ours);
+    bool fits = memcmp(x, ours, 4 * sizeof *x) == 0 && is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
+    for (size_t i = 0; i < comet_store_n_slots(m->store); i++)
+        fits = fits && is_size(x[N_STATE_HEAD + i]);
+    return fits;
+}
+
+comet_status model_state_import(comet_model *m, const double *numbers, size_t n)
+{
+    assessment *a = m->assessment;
+    if (!state_fits(m, numbers, n))
+        return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of this model's bounds, which has %zu", n,
+                          model_state_n(m));
+    const size_t n_slots = comet_store_n_slots(m->store), n_before = N_STATE_HEAD + n_slots;
+    TRY(adapt_import(a->adapt, numbers + n_before, n - n_before));
+    a->n_assessments = (uint64_t)numbers[4];
+    a->n_updates = (uint64_t)numbers[5];
+    a->loss_mean = numbers[6];
+    memcpy(a->deviations, numbers + N_STATE_HEAD, n_slots * sizeof *numbers);
+    return COMET_OK;
+}
+
+comet_status model_state_restart(comet_model *m)
+{
+    if (!m->assessment)
+        return COMET_OK;
+    assess_destroy(m);
+    if (model_hides_momentum(m))
+        memset(m->first, 0, m->n_learnt * sizeof *m->first);
+    return assess_create(m);
 }
 
 /* ---- for those who ask ---- */

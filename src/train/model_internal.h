@@ -135,6 +135,8 @@ struct comet_model {
     uint64_t n_learnt, n_statistics; /* floats in each block */
     arena arena;
     float *weights, *gradients, *first, *second, *statistics; /* blocks */
+    float *kept_statistics;                                   /* model_state.h: before the step at hand, or NULL */
+    double *kept_state;
     comet_memory memory;
     /* of the call at hand */
     const float *images;

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "train/model_internal.h"
+#include "train/model_state.h"
 
 /* ---- slots in time ---- */
 
@@ -168,8 +169,13 @@ comet_status memory_plan(comet_model *m)
     const uint64_t region = region_bytes(m), input = input_bytes(m);
     m->arena.below = region - m->arena.bytes;
     *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
+    if (model_keeps_steps(m))
+        t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains ? learnt_bytes : 0;
-    t->optimiser = !trains ? 0 : o->kind == COMET_OPTIMISER_ADAMW ? 2 * learnt_bytes : o->momentum > 0 ? learnt_bytes : 0;
+    if (trains && o->kind == COMET_OPTIMISER_ADAMW)
+        t->optimiser = 2 * learnt_bytes;
+    else if (trains && (o->momentum > 0 || model_hides_momentum(m)))
+        t->optimiser = learnt_bytes;
     t->saved_reference = trains ? reference_bytes(m) : 0;
     t->saved = trains ? saved_bytes(m) : 0;
     t->scratch = scratch_at_most(m);

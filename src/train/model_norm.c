@@ -6,6 +6,7 @@
 #include <float.h>
 #include <math.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -50,6 +51,7 @@ typedef struct norm_run {
     double *folded; /* two by channel */
     atomic_size_t next;
     atomic_int status;
+    char error[256]; /* of the first that failed: sentences stay with their threads */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
     norm_gradient_coefficients gradient;
@@ -207,8 +209,8 @@ static void work(void *arg, size_t worker)
             return;
         const comet_status status = job->each(r, k, worker, first, min_u64(r->tile, r->s->n_elements - first));
         int none = COMET_OK;
-        if (status != COMET_OK)
-            atomic_compare_exchange_strong(&r->status, &none, (int)status);
+        if (status != COMET_OK && atomic_compare_exchange_strong(&r->status, &none, (int)status))
+            snprintf(r->error, sizeof r->error, "%s", comet_last_error());
     }
 }
 
@@ -219,9 +221,7 @@ static comet_status for_tiles(norm_run *r, tile_fn *each)
     atomic_store(&r->status, COMET_OK);
     parallel_run(NULL, (size_t)min_u64(r->m->params.n_threads, r->n_tiles), work, &job);
     const comet_status status = (comet_status)atomic_load(&r->status);
-    return status == COMET_OK ? COMET_OK
-                              : comet_fail(status, "%s: what was stored of it cannot be used (%s)", r->o->layer->name,
-                                           comet_status_name(status));
+    return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", r->o->layer->name, r->error);
 }
 
 static float *room_of(const norm_run *r, size_t worker)

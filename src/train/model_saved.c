@@ -2,6 +2,7 @@
  * What forward leaves for backward: the slots of the store, and when they are put, taken and dropped.
  */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
@@ -184,6 +185,7 @@ typedef struct mask_job {
     float *dx, *rooms;
     atomic_size_t next;
     atomic_int status;
+    char error[256]; /* of the first that failed: sentences stay with their threads */
 } mask_job;
 
 static comet_status mask_tile(mask_job *job, uint64_t k, size_t worker)
@@ -207,8 +209,8 @@ static void mask_tiles(void *arg, size_t worker)
             return;
         const comet_status status = mask_tile(job, k, worker);
         int none = COMET_OK;
-        if (status != COMET_OK)
-            atomic_compare_exchange_strong(&job->status, &none, (int)status);
+        if (status != COMET_OK && atomic_compare_exchange_strong(&job->status, &none, (int)status))
+            snprintf(job->error, sizeof job->error, "%s", comet_last_error());
     }
 }
 
@@ -224,7 +226,5 @@ comet_status saved_mask(comet_model *m, const op *o)
     TRY(comet_store_tiling(m->store, y->slot, &job.n_tiles, &job.tile));
     parallel_run(NULL, (size_t)min_u64(m->params.n_threads, job.n_tiles), mask_tiles, &job);
     const comet_status status = (comet_status)atomic_load(&job.status);
-    return status == COMET_OK ? COMET_OK
-                              : comet_fail(status, "%s: what was stored of its output cannot be used (%s)", o->layer->name,
-                                           comet_status_name(status));
+    return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", o->layer->name, job.error);
 }

@@ -21,6 +21,7 @@
 #include "comet/train.h"
 #include "train/checkpoint.h"
 #include "train/data/dataset.h"
+#include "train/model_state.h"
 #include "train/optimiser.h"
 #include "train/parallel.h"
 #include "train/schedule.h"
@@ -34,7 +35,8 @@ typedef struct trainer {
     int lock; /* of the folder of checkpoints */
     uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps;
     checkpoint_state state;
-    uint64_t saved_step; /* of the newest checkpoint; 0: none */
+    bool saved;          /* is there a checkpoint? */
+    uint64_t saved_step; /* of the newest */
     /* this process alone */
     double began, train_seconds;
     uint64_t n_images, n_skipped_told, test_bytes;
@@ -138,8 +140,10 @@ static void save(trainer *t)
     if (!t->p->out)
         return;
     const comet_status status = checkpoint_save(t->p->out, t->model, &t->state);
-    if (status == COMET_OK)
+    if (status == COMET_OK) {
+        t->saved = true;
         t->saved_step = t->state.step;
+    }
     tell_checkpoint(t, status, "last.safetensors");
 }
 
@@ -156,13 +160,22 @@ static bool stop_asked(const trainer *t)
     return t->p->stop && *t->p->stop;
 }
 
+enum { KEPT_BYTES = TEXT_BYTES / 2 };
+
+/* What a run that fails leaves behind, for the end of its sentence. */
+static void kept_text(const trainer *t, char text[KEPT_BYTES])
+{
+    text[0] = '\0';
+    if (t->saved)
+        snprintf(text, KEPT_BYTES, "; %.300s/last.safetensors holds step %" PRIu64, t->p->out, t->saved_step);
+}
+
 /* The loss is no longer finite: where did it begin? */
 static comet_status diverged(const trainer *t, const comet_batch *batch, double loss)
 {
-    char kept[TEXT_BYTES / 2] = "";
+    char kept[KEPT_BYTES];
     const char *layer = comet_model_first_bad(t->model, batch->images, t->state.step);
-    if (t->saved_step > 0)
-        snprintf(kept, sizeof kept, "; %.300s/last.safetensors holds step %" PRIu64, t->p->out, t->saved_step);
+    kept_text(t, kept);
     return comet_fail(COMET_ERROR_DIVERGED,
                       "the loss became %f at step %" PRIu64 " (epoch %" PRIu64 ", batch %" PRIu64
                       "), first in %s%s%s%s; a lower "
@@ -185,6 +198,19 @@ static bool dump_is_due(const trainer *t)
     return t->p->dump && !t->dumped && t->state.step + 1 >= t->p->dump_step;
 }
 
+/* The disk that activations are spilled to is full or gone: the run is saved as the last update left it. */
+static comet_status spill_failed(trainer *t)
+{
+    char why[TEXT_BYTES / 2], kept[KEPT_BYTES];
+    snprintf(why, sizeof why, "%s", comet_last_error());
+    const comet_status status = model_go_back(t->model);
+    if (status != COMET_OK)
+        return status;
+    save(t);
+    kept_text(t, kept);
+    return comet_fail(COMET_ERROR_IO, "step %" PRIu64 ": %s%s", t->state.step + 1, why, t->saved ? kept : "; nothing is kept");
+}
+
 /* Forward and backward, with the activations written to a folder where this step is the one. */
 static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores *scores)
 {
@@ -195,7 +221,7 @@ static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores
     if (status == COMET_OK && dump)
         status = comet_model_dump(t->model, NULL);
     t->dumped = t->dumped || dump;
-    return status;
+    return status == COMET_ERROR_IO && t->p->model.compression.spill_folder ? spill_failed(t) : status;
 }
 
 /* Forward and backward of the next batch, the `offset`-th since the last update; its scores are added to *sum. */
@@ -243,7 +269,7 @@ static comet_status train_step(trainer *t)
 {
     const double began = comet_now();
     comet_scores sum = {0};
-    comet_status status = COMET_OK;
+    comet_status status = model_keep(t->model);
     for (uint64_t i = 0; i < t->accumulate && status == COMET_OK; i++)
         status = train_batch(t, i, &sum);
     if (status != COMET_OK)
@@ -404,6 +430,8 @@ static checkpoint_settings settings_of(const trainer *t)
 {
     const comet_train_params *p = t->p;
     const comet_optimiser *o = &p->model.optimiser;
+    const comet_compression *c = &p->model.compression;
+    const bool lossy = c->mode >= COMET_COMPRESS_FAST;
     return (checkpoint_settings){
         .batch = p->model.batch,
         .accumulate = t->accumulate,
@@ -428,6 +456,10 @@ static checkpoint_settings settings_of(const trainer *t)
         .factor = p->schedule.factor,
         .every = p->schedule.every,
         .final_share = p->schedule.final_share,
+        .compress = lossy,
+        .noise = lossy && !(c->sigma > 0) ? c->noise : 0,
+        .sigma = lossy && c->sigma > 0 ? c->sigma : 0,
+        .window = lossy ? c->window : 0,
     };
 }
 
@@ -515,6 +547,7 @@ static comet_status resume(trainer *t, checkpoint_found *found)
     if (status != COMET_OK || *found == CHECKPOINT_NONE)
         return status;
     snprintf(why, sizeof why, "%s", comet_last_error());
+    t->saved = true;
     t->saved_step = t->state.step;
     if (*found == CHECKPOINT_PREVIOUS)
         note(t, "the newest checkpoint cannot be used (%s); going on from the one before", why);

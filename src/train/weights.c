@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/model_state.h"
 #include "train/torch_file.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
@@ -53,7 +54,8 @@ comet_status weights_list_make(weights_list *list, const comet_model *model, boo
 {
     const size_t n = comet_model_n_tensors(model);
     comet_status status = COMET_OK;
-    *list = (weights_list){.model = model, .items = calloc(2 * n + 1, sizeof *list->items)};
+    *list =
+        (weights_list){.model = model, .items = calloc(2 * n + 1, sizeof *list->items), .hidden = model_hides_momentum(model)};
     if (!list->items)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
     for (size_t i = 0; i < n && status == COMET_OK; i++) {
@@ -149,12 +151,13 @@ static bool same_shape(const comet_tensor_info *info, const safetensors_tensor *
     return info->n_dims == t->n_dims && memcmp(info->dims, t->dims, info->n_dims * sizeof *info->dims) == 0;
 }
 
-static comet_status match_item(const weights_item *item, const safetensors_file *file, const char *path)
+static comet_status match_item(const weights_list *list, const weights_item *item, const safetensors_file *file,
+                               const char *path)
 {
     char ours[SAFETENSORS_SHAPE_BYTES], theirs[SAFETENSORS_SHAPE_BYTES];
-    if (item->index == SIZE_MAX)
-        return COMET_OK;
     const safetensors_tensor *t = safetensors_find(file, item->name);
+    if (item->index == SIZE_MAX || (!t && list->hidden && item->info.kind == COMET_TENSOR_MOMENTUM))
+        return COMET_OK;
     if (!t && prefix_of(item->info.kind)[0] != '\0')
         return comet_fail(COMET_ERROR_CORRUPT, "%s: it has no %s: it is of another optimiser", path, item->name);
     if (!t)
@@ -194,7 +197,7 @@ comet_status weights_list_match(const weights_list *list, const safetensors_file
     const bool optimiser = has_optimiser(list);
     comet_status status = COMET_OK;
     for (size_t i = 0; i < list->n && status == COMET_OK; i++)
-        status = match_item(&list->items[i], file, path);
+        status = match_item(list, &list->items[i], file, path);
     const safetensors_tensor *t = NULL;
     for (size_t i = 0; status == COMET_OK && (t = safetensors_at(file, i)); i++)
         if (!is_expected(list, t->name, optimiser))
@@ -206,7 +209,12 @@ static comet_status load_item(const weights_item *item, comet_model *model, safe
 {
     if (item->index == SIZE_MAX)
         return COMET_OK;
-    const comet_status status = safetensors_read_f32(file, safetensors_find(file, item->name), elements);
+    const safetensors_tensor *t = safetensors_find(file, item->name);
+    comet_status status = COMET_OK;
+    if (t)
+        status = safetensors_read_f32(file, t, elements);
+    else
+        memset(elements, 0, (size_t)item->info.n_elements * sizeof *elements);
     return status == COMET_OK ? comet_model_tensor_write(model, item->index, elements) : status;
 }
 
