@@ -137,12 +137,10 @@ static cli_exit fail_diverged(comet_model *model, const float *images, double lo
 static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t step, double rate, measurement *m)
 {
     comet_scores scores = {0};
-    comet_status status = comet_model_gradients(model, batches->images, batches->labels, step, &scores);
+    const comet_status status = comet_model_step(model, batches->images, batches->labels, step, rate, &scores);
     m->loss = scores.loss;
     if (status == COMET_OK && !isfinite(m->loss))
         return fail_diverged(model, batches->images, m->loss, step);
-    if (status == COMET_OK)
-        status = comet_model_update(model, rate, step);
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 
@@ -178,6 +176,7 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.seed = args->seed;
     params.no_winograd = args->no_winograd;
     params.no_recompute = args->no_recompute;
+    params.fused_update = true;
     compression_fill(&args->compression, s.mode, &params.compression);
     return params;
 }

@@ -199,6 +199,7 @@ static comet_model_params model_params(const plan_args *args)
     params.n_threads = (uint32_t)args->n_threads;
     params.no_winograd = args->no_winograd;
     params.no_recompute = args->no_recompute;
+    params.fused_update = true;
     comet_optimiser_init(&params.optimiser, args->optimiser);
     compression_fill(&args->compression, COMET_COMPRESS_OFF, &params.compression);
     return params;

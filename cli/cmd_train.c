@@ -161,6 +161,8 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     if (args->weight_decay >= 0)
         model->optimiser.weight_decay = (float)args->weight_decay;
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
+    /* A step that may fail half way, on a full disk, must leave the weights as they were. */
+    model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0) && !model->compression.spill_folder;
 }
 
 /* Epochs of the run, which --max-steps may end inside one. */

@@ -173,6 +173,34 @@ static void test_same_bits(void **state)
     comet_net_destroy(net);
 }
 
+/* A gradient used at once is the same gradient. */
+static void test_fused_update(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("resnet20", 32);
+    for (comet_compress_mode mode = COMET_COMPRESS_OFF; mode <= COMET_COMPRESS_FAST; mode++)
+        for (int kind = 0; kind < 3; kind++) {
+            uint64_t hash[2];
+            for (int fused = 0; fused < 2; fused++) {
+                comet_model_params p = compress_params(6, mode);
+                comet_optimiser_init(&p.optimiser, kind == 0 ? COMET_OPTIMISER_ADAMW : COMET_OPTIMISER_SGD);
+                if (kind == 2)
+                    p.optimiser.momentum = 0;
+                p.fused_update = fused != 0;
+                trial t = trial_make(net, &p);
+                for (uint32_t i = 0; i < 5; i++) {
+                    comet_scores scores;
+                    trial_batch(&t, i);
+                    assert_int_equal(comet_model_step(t.model, t.images, t.labels, i, 0.01, &scores), COMET_OK);
+                }
+                hash[fused] = hash_tensors(t.model, COMET_TENSOR_WEIGHT);
+                trial_free(&t);
+            }
+            assert_true(hash[0] == hash[1]);
+        }
+    comet_net_destroy(net);
+}
+
 /* Values that are not finite are held as they are; the loss tells. */
 static void test_nan_survives(void **state)
 {
@@ -192,7 +220,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossless_is_off),  cmocka_unit_test(test_lossless_is_off_for_operators),
         cmocka_unit_test(test_forward_is_exact), cmocka_unit_test(test_bounds_adapt),
-        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_fused_update),
+        cmocka_unit_test(test_nan_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
  *   comet_model_create, _destroy   weights (seeded), gradients and one planned arena
  *   comet_model_gradients          forward and backward of one batch
  *   comet_model_update             one step of the optimiser with those gradients
+ *   comet_model_step               both, if wanted without memory for the gradients
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by name, in torch's layout
  *   comet_schedule_rate            learning rate of a step
@@ -83,6 +84,8 @@ typedef struct comet_model_params {
     bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
     bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
+    bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
+                            with   accumulate or clipping */
     uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */
     comet_optimiser optimiser;
     comet_compression compression;
@@ -168,6 +171,11 @@ COMET_API comet_status comet_model_gradients(comet_model *model, const float *im
 
 /* One step of the optimiser; `step` from 0 is for AdamW's correction. */
 COMET_API comet_status comet_model_update(comet_model *model, double rate, uint64_t step);
+
+/* Both at once; with fused_update the only way. Where the loss is not finite nothing is updated. If it fails half way, weights
+ * may be a mixture of old and new. */
+COMET_API comet_status comet_model_step(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
+                                        double rate, comet_scores *scores);
 
 /* Forward with running statistics and no dropout. Rows from n_valid on are not counted. */
 COMET_API comet_status comet_model_evaluate(comet_model *model, const float *images, const uint32_t *labels, uint32_t n_valid,

@@ -10,9 +10,9 @@
  * eb, so that kernels need not look. Let S be the step and I its inverse, at most 2^-23 of it too small. Then t = x I in floats
  * is within 8191 (2^-23 + 2^-24) < 1.5 2^-10 of x / S, the code c within 1/2 of t, and c S in floats within 8191 2^-24 S
  * < 2^-11 S of c S. So the error is at most S (1/2 + 2^-9) = S / 2 (1 + 2^-8), and with S <= 2 eb (1 - 2^-8) (1 + 2^-24) less
- * than eb. With keep support |x| / S is likewise within 1/2 + 1.5 2^-10 of c - 1/2, and 2c - 1 is exact, so the same holds; what
- * is so small that t is 0 gets code 1, value S / 2, and an error below that. For chunks without zeros t is within
- * 1/2 of c + 1/2, which comes to the same.
+ * than eb. With keep support |x| / S is likewise within 1/2 + 1.5 2^-10 of c - 1/2, and 2c - 1 is exact, so the same holds;
+ * what is so small that t is 0 gets code 1, value S / 2, and an error below that. For chunks without zeros t is within 1/2 of c
+ * + 1/2, which comes to the same.
  */
 #define PROVEN_STEP 0x1.fep0f
 

@@ -38,6 +38,9 @@ static comet_status check_params(const comet_net *net, const comet_model_params 
     if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
                           o->momentum, o->weight_decay, o->clip_norm);
+    if (p->fused_update && (p->accumulate > 1 || o->clip_norm > 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "fused updates do not go with accumulation (%u) or clipping (%g)",
+                          p->accumulate, (double)o->clip_norm);
     return COMET_OK;
 }
 
@@ -114,7 +117,7 @@ static comet_status allocate_model(comet_model *m)
     TRY(allocate_block(m->n_learnt, &m->weights));
     TRY(allocate_block(m->n_statistics, &m->statistics));
     TRY(allocate_block(model_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
-    TRY(allocate_block(trains ? m->n_learnt : 0, &m->gradients));
+    TRY(allocate_block(trains && !m->params.fused_update ? m->n_learnt : 0, &m->gradients));
     TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->first));
     TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second));
     TRY(arena_allocate(&m->arena));
@@ -314,6 +317,23 @@ static comet_status add_gradients(comet_model *m, op *o)
     return COMET_OK;
 }
 
+/* The optimiser's step of a part of the block of learnt tensors. */
+static void update_part(comet_model *m, const optimiser_step *s, uint64_t first, uint64_t n, const float *gradient)
+{
+    float *momentum = m->first && !model_hides_momentum(m) ? m->first + first : NULL;
+    optimiser_apply(s, n, m->weights + first, gradient, momentum, m->second ? m->second + first : NULL, true);
+}
+
+static void update_op(comet_model *m, const op *o)
+{
+    const optimiser_step s = {.optimiser = &m->params.optimiser, .rate = m->rate, .step = m->step, .gradient_scale = 1};
+    const uint32_t own[2] = {o->weight, o->bias};
+    assess_gradient(m, o, m->step);
+    for (int i = 0; i < 2; i++)
+        if (own[i] != NONE)
+            update_part(m, &s, m->parameters[own[i]].offset, m->parameters[own[i]].n, gradient_at(m, o, own[i]));
+}
+
 static comet_status backward_op(comet_model *m, op *o)
 {
     if (o->masks)
@@ -321,6 +341,8 @@ static comet_status backward_op(comet_model *m, op *o)
     TRY(saved_take(m, o));
     TRY(o->type->backward(m, o));
     TRY(add_gradients(m, o));
+    if (m->params.fused_update && o->weight != NONE)
+        update_op(m, o);
     return saved_drop(m, o);
 }
 
@@ -364,13 +386,18 @@ static buffer_id output_gradient(const comet_model *m)
     return m->ops[m->values[m->output].producer].diff_dst;
 }
 
-comet_status comet_model_gradients(comet_model *m, const float *images, const uint32_t *labels, uint64_t step,
-                                   comet_scores *scores)
+static comet_status check_step(const comet_model *m, const float *images, const uint32_t *labels, const comet_scores *scores)
 {
     if (!m || !images || !labels || !scores)
         return comet_fail(COMET_ERROR_ARGUMENT, "gradients need a model, images, labels and a place for the scores");
     if (m->params.inference)
         return comet_fail(COMET_ERROR_ARGUMENT, "the model was created for evaluation only");
+    return COMET_OK;
+}
+
+static comet_status compute_gradients(comet_model *m, const float *images, const uint32_t *labels, uint64_t step,
+                                      comet_scores *scores)
+{
     comet_scores result;
     begin(m, images, step);
     if (m->n_accumulated == m->params.accumulate)
@@ -389,19 +416,47 @@ comet_status comet_model_gradients(comet_model *m, const float *images, const ui
     return COMET_OK;
 }
 
+comet_status comet_model_gradients(comet_model *m, const float *images, const uint32_t *labels, uint64_t step,
+                                   comet_scores *scores)
+{
+    TRY(check_step(m, images, labels, scores));
+    if (m->params.fused_update)
+        return comet_fail(COMET_ERROR_ARGUMENT, "with fused updates gradients are not kept: call comet_model_step");
+    return compute_gradients(m, images, labels, step, scores);
+}
+
 comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
 {
-    if (!m || m->params.inference || m->n_accumulated == 0 || !isfinite(rate))
+    if (!m || m->params.inference || m->params.fused_update || m->n_accumulated == 0 || !isfinite(rate))
         return comet_fail(COMET_ERROR_ARGUMENT, "an update needs gradients of a training model and a finite rate");
     parallel_set_threads(m->params.n_threads);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].weight != NONE && m->ops[i].diff_dst != NO_BUFFER)
+            assess_gradient(m, &m->ops[i], step);
     TRY(assess_update(m, step));
     const comet_optimiser *o = &m->params.optimiser;
     const double norm = o->clip_norm > 0 ? sqrt(optimiser_sum_squares(m->n_learnt, m->gradients)) : 0;
     const optimiser_step s = {
         .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
-    optimiser_apply(&s, m->n_learnt, m->weights, m->gradients, model_hides_momentum(m) ? NULL : m->first, m->second, true);
+    update_part(m, &s, 0, m->n_learnt, m->gradients);
     m->n_accumulated = 0;
     return COMET_OK;
+}
+
+comet_status comet_model_step(comet_model *m, const float *images, const uint32_t *labels, uint64_t step, double rate,
+                              comet_scores *scores)
+{
+    TRY(check_step(m, images, labels, scores));
+    if (!isfinite(rate) || m->params.accumulate > 1)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a whole step needs a finite rate and a model that does not accumulate");
+    m->rate = rate;
+    TRY(compute_gradients(m, images, labels, step, scores));
+    if (!isfinite(scores->loss))
+        return COMET_OK;
+    if (!m->params.fused_update)
+        return comet_model_update(m, rate, step);
+    m->n_accumulated = 0;
+    return assess_update(m, step);
 }
 
 comet_status comet_model_evaluate(comet_model *m, const float *images, const uint32_t *labels, uint32_t n_valid,

@@ -24,6 +24,7 @@
 #define SAMPLE_IMAGES 16
 #define MEASURED_BYTES ((uint64_t)16 << 20) /* of samples in one assessment */
 #define SPIKE 2.0                           /* times the mean loss */
+#define UNKNOWN_RATIO 8                     /* of what has not been put yet */
 #define HIDDEN_MOMENTUM 0.9                 /* of optimisers that have none */
 #define SILU_GAIN 0.126                     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
@@ -279,7 +280,7 @@ static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot
     comet_slot_report r;
     comet_slot_report_init(&r);
     if (c->spill_folder && comet_store_slot_report(m->store, slot, &r) == COMET_OK) {
-        *held += r.bytes_held > 0 ? r.bytes_held : r.bytes_raw;
+        *held += r.n_puts > 0 ? r.bytes_held : comet_store_slot_spec(m->store, slot)->bytes / UNKNOWN_RATIO;
         p.spill = *held > c->spill_above;
     }
     return comet_store_set_policy(m->store, slot, &p);
@@ -486,17 +487,18 @@ static void observe_pass(const comet_model *m, const pass_consumer *p)
 /* ---- assessing ---- */
 
 /* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum, of `step` updates, estimates the mean. */
-static void compare_with_momentum(const comet_model *m, const parameter *p, uint64_t step, adapt_observation *seen)
+static void compare_with_momentum(const comet_model *m, const parameter *p, const float *gradient, uint64_t step,
+                                  adapt_observation *seen)
 {
     const comet_optimiser *o = &m->params.optimiser;
     const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
-    const float *momentum = m->first;
+    const float *momentum = m->first + p->offset, *weights = m->weights + p->offset;
     const double beta = adam ? o->beta1 : model_hides_momentum(m) ? HIDDEN_MOMENTUM : (double)o->momentum;
     const double weighted = 1 - pow(beta, (double)step), decay = adam ? 0 : (double)o->weight_decay;
     const double to_mean = !(weighted > 0) ? 0 : adam ? 1 / weighted : (1 - beta) / weighted;
     double squares = 0, size = 0;
-    for (uint64_t i = p->offset; i < p->offset + p->n; i++) {
-        const double d = (double)m->gradients[i] + decay * (double)m->weights[i] - to_mean * (double)momentum[i];
+    for (uint64_t i = 0; i < p->n; i++) {
+        const double d = (double)gradient[i] + decay * (double)weights[i] - to_mean * (double)momentum[i];
         squares += d * d;
         size += fabs((double)momentum[i]);
     }
@@ -533,12 +535,26 @@ static comet_status choose_levels(comet_model *m)
     return COMET_OK;
 }
 
-static void move_hidden_momentum(comet_model *m)
+static void move_hidden_momentum(comet_model *m, const parameter *p, const float *gradient)
 {
-    float *momentum = m->first;
-    const float decay = m->params.optimiser.weight_decay;
-    for (uint64_t i = 0; i < m->n_learnt; i++)
-        momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + m->gradients[i] + decay * m->weights[i];
+    float *momentum = m->first + p->offset;
+    const float *weights = m->weights + p->offset, decay = m->params.optimiser.weight_decay;
+    for (uint64_t i = 0; i < p->n; i++)
+        momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + gradient[i] + decay * weights[i];
+}
+
+void assess_gradient(comet_model *m, const op *o, uint64_t step)
+{
+    assessment *a = m->assessment;
+    const uint32_t own[2] = {o->weight, o->bias};
+    if (!a)
+        return;
+    if (a->due && o->consumer != NONE)
+        compare_with_momentum(m, &m->parameters[o->weight], gradient_at(m, o, o->weight),
+                              model_hides_momentum(m) ? a->n_updates : step, &a->seen[o->consumer]);
+    for (int i = 0; i < 2 && model_hides_momentum(m); i++)
+        if (own[i] != NONE)
+            move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
 }
 
 /* Values that are not finite are held exactly, but say that something is wrong. */
@@ -559,13 +575,10 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
 static comet_status assess_now(comet_model *m, uint64_t step)
 {
     assessment *a = m->assessment;
-    const uint64_t n_updates = model_hides_momentum(m) ? a->n_updates : step;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        if (o->consumer != NONE) {
-            compare_with_momentum(m, &m->parameters[o->weight], n_updates, &a->seen[o->consumer]);
+        if (o->consumer != NONE)
             adapt_observe(a->adapt, o->consumer, &a->seen[o->consumer]);
-        }
         if (o->pass != NONE)
             adapt_observe(a->adapt, o->pass, &a->seen[o->pass]);
     }
@@ -597,8 +610,6 @@ comet_status assess_update(comet_model *m, uint64_t step)
         a->step_seconds = comet_now() - a->began;
     a->due = false;
     look_for_nonfinite(m, step);
-    if (model_hides_momentum(m))
-        move_hidden_momentum(m);
     a->n_updates++;
     return COMET_OK;
 }

@@ -59,6 +59,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .weights_copy = NO_BUFFER,
               .fresh_weight = NO_BUFFER,
               .fresh_bias = NO_BUFFER,
+              .gradient = NO_BUFFER,
               .diff_dst = NO_BUFFER,
               .diff = NO_BUFFER,
               .consumer = NONE,

@@ -93,6 +93,7 @@ struct op {
     void *workspace_taken;                                          /* from the store, in backward */
     buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
     buffer_id scratch_forward, scratch_weights, scratch_backward, weights_copy, fresh_weight, fresh_bias;
+    buffer_id gradient;       /* fused update: of its weights, then of its bias */
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
     delivery deliveries[COMET_MAX_INPUTS];
     uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
@@ -142,6 +143,7 @@ struct comet_model {
     const float *images;
     uint64_t step;
     uint32_t n_accumulated;
+    double rate;            /* fused update */
     const char *dump;       /* folder for saved activations of the step at hand, or NULL */
     assessment *assessment; /* NULL where nothing is lossy */
 };
@@ -179,6 +181,8 @@ comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool r
 void *value_data(const comet_model *m, uint32_t v);
 /* A learnt tensor's part of a block; NULL where there is none. */
 float *learnt(const comet_model *m, float *block, uint32_t index);
+/* The gradient of o's parameter `index`, its weight or its bias; NULL where there is none. */
+float *gradient_at(const comet_model *m, const op *o, uint32_t index);
 parameter named_parameter(const op *o, const char *suffix);
 comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 void op_destroy(op *o);
@@ -232,7 +236,9 @@ typedef struct norm_harm {
 void assess_norm(comet_model *m, const op *o, const norm_harm *harm);
 /* The loss of this step is known. */
 void assess_loss(comet_model *m, double loss);
-/* Before the optimiser's step. */
+/* The gradients of o's parameters are about to be used by the optimiser, in update number `step`. */
+void assess_gradient(comet_model *m, const op *o, uint64_t step);
+/* All of them have been seen. */
 comet_status assess_update(comet_model *m, uint64_t step);
 
 /* The moment of op o's backward: phase 0, gradients of weights; phase 1, that of its input. */

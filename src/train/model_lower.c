@@ -235,6 +235,11 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
     const bool adds = m->params.accumulate > 1;
     if (o->weight == NONE)
         return COMET_OK;
+    if (m->params.fused_update) {
+        const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
+        TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->gradient));
+        arena_extend(&m->arena, o->gradient, data);
+    }
     if (o->weights_reorder || (adds && o->gradient_reorder)) {
         const uint64_t other = o->weights_reorder ? layout_bytes(kernel_layout(o->weights_reorder, ARG_DST)) : 0;
         const uint64_t own = layout_bytes(m->parameters[o->weight].layout);

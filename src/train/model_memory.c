@@ -171,7 +171,7 @@ comet_status memory_plan(comet_model *m)
     *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
     if (model_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
-    t->gradients = trains ? learnt_bytes : 0;
+    t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
     if (trains && o->kind == COMET_OPTIMISER_ADAMW)
         t->optimiser = 2 * learnt_bytes;
     else if (trains && (o->momentum > 0 || model_hides_momentum(m)))

@@ -445,7 +445,7 @@ comet_status norm_backward(comet_model *m, op *o)
 {
     norm_run r;
     const bool adds = m->n_accumulated > 0;
-    float *scale = learnt(m, m->gradients, o->weight), *shift = learnt(m, m->gradients, o->bias);
+    float *scale = gradient_at(m, o, o->weight), *shift = gradient_at(m, o, o->bias);
     float *fresh_scale = adds ? arena_at(&m->arena, o->fresh_weight) : scale;
     float *fresh_shift = adds ? arena_at(&m->arena, o->fresh_bias) : shift;
     begin_run(&r, m, o, arena_at(&m->arena, o->scratch_backward));

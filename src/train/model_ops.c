@@ -35,6 +35,19 @@ float *learnt(const comet_model *m, float *block, uint32_t index)
     return index == NONE || !block ? NULL : block + m->parameters[index].offset;
 }
 
+static uint64_t padded_floats(uint64_t n)
+{
+    return (n + 15) / 16 * 16;
+}
+
+float *gradient_at(const comet_model *m, const op *o, uint32_t index)
+{
+    if (index == NONE || m->gradients)
+        return learnt(m, m->gradients, index);
+    float *own = arena_at(&m->arena, o->gradient);
+    return index == o->weight ? own : own + padded_floats(m->parameters[o->weight].n);
+}
+
 static const layout *input_layout(const comet_model *m, const op *o)
 {
     return m->values[o->inputs[0]].layout;
@@ -270,7 +283,7 @@ comet_status op_run_backward_weights(comet_model *m, op *o, float *weight, float
 static comet_status weighted_backward_weights(comet_model *m, op *o)
 {
     const bool adds = m->n_accumulated > 0;
-    float *weight = learnt(m, m->gradients, o->weight), *bias = learnt(m, m->gradients, o->bias);
+    float *weight = gradient_at(m, o, o->weight), *bias = gradient_at(m, o, o->bias);
     float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
     float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
     TRY(op_run_backward_weights(m, o, fresh_weight, fresh_bias));

@@ -217,7 +217,9 @@ static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores
     const bool dump = dump_is_due(t);
     comet_status status = dump ? comet_model_dump(t->model, t->p->dump) : COMET_OK;
     if (status == COMET_OK)
-        status = comet_model_gradients(t->model, batch->images, batch->labels, t->state.step, scores);
+        status = t->p->model.fused_update
+                     ? comet_model_step(t->model, batch->images, batch->labels, t->state.step, t->rate, scores)
+                     : comet_model_gradients(t->model, batch->images, batch->labels, t->state.step, scores);
     if (status == COMET_OK && dump)
         status = comet_model_dump(t->model, NULL);
     t->dumped = t->dumped || dump;
@@ -270,12 +272,11 @@ static comet_status train_step(trainer *t)
     const double began = comet_now();
     comet_scores sum = {0};
     comet_status status = model_keep(t->model);
+    t->rate = comet_schedule_rate(&t->p->schedule, t->state.step, t->n_steps, t->steps_per_epoch);
     for (uint64_t i = 0; i < t->accumulate && status == COMET_OK; i++)
         status = train_batch(t, i, &sum);
-    if (status != COMET_OK)
-        return status;
-    t->rate = comet_schedule_rate(&t->p->schedule, t->state.step, t->n_steps, t->steps_per_epoch);
-    status = comet_model_update(t->model, t->rate, t->state.step);
+    if (status == COMET_OK && !t->p->model.fused_update)
+        status = comet_model_update(t->model, t->rate, t->state.step);
     if (status != COMET_OK)
         return status;
     t->state.step++;
