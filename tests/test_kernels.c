@@ -104,7 +104,7 @@ static quantise_case quantise_case_of(test_rng *r, size_t n)
     double eb = ldexp(1 + rng_unit(r), (int)rng_below(r, 24) - 16);
     if (rng_chance(r, 8)) /* at the ends of the type's range */
         eb = c.dtype == COMET_DTYPE_F64 ? ldexp(1, (int)rng_below(r, 2000) - 1000) : ldexp(1, (int)rng_below(r, 240) - 120);
-    if (!quantiser_make(c.dtype, eb, (enum quantiser_mode)rng_below(r, N_QUANTISER_MODES), &c.q))
+    if (!quantiser_make(c.dtype, eb, (enum quantiser_mode)rng_below(r, QUANTISE_DITHER + 1), &c.q))
         quantiser_make(c.dtype, 0.01, c.q.mode, &c.q);
     c.q.key = (uint32_t)rng_next(r);
     return c;
@@ -251,7 +251,7 @@ static void test_quantise_f32_needs_no_check(void **state)
     for (int i = 0; i < 4000; i++) {
         quantise_case c = {.dtype = COMET_DTYPE_F32, .n = QUANT_TILE};
         double eb = ldexp(1 + (i % 8 ? rng_unit(&r) : 0), (int)rng_below(&r, 230) - 118);
-        enum quantiser_mode mode = (enum quantiser_mode)rng_below(&r, 3);
+        enum quantiser_mode mode = (enum quantiser_mode)rng_below(&r, QUANTISE_DITHER);
         bool plain = mode == QUANTISE_PLAIN, nonzero = mode == QUANTISE_NONZERO;
         assert_true(quantiser_make(c.dtype, eb, mode, &c.q));
         float *x = (float *)(void *)guarded_tail(&input, QUANT_TILE * sizeof *x);

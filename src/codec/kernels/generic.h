@@ -112,6 +112,14 @@ static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n,
     return end;
 }
 
+static inline uint64_t tile_failures(const tile_job *j)
+{
+    uint64_t n_failed = 0;
+    for (size_t b = 0; b * BLOCK < j->n; b++)
+        n_failed += (uint64_t)__builtin_popcountll(j->failed[b]);
+    return n_failed;
+}
+
 /* Three kernels in a row; the family's own where it has them. */
 static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
 {
@@ -119,10 +127,7 @@ static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, 
     quantise(j->quantiser, j->x, j->n, j->first, j->codes, j->failed, j->moments);
     predict(j->predictor, j->identity, j->codes, n_blocks * BLOCK, j->strides, j->residuals);
     *j->out = pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, *j->out);
-    uint64_t n_failed = 0;
-    for (size_t b = 0; b < n_blocks; b++)
-        n_failed += (uint64_t)__builtin_popcountll(j->failed[b]);
-    return n_failed;
+    return tile_failures(j);
 }
 
 #define DEFINE_ENCODE_TILE(type, quantise, pack)                        \

@@ -52,7 +52,7 @@ enum predictor {
 };
 
 /* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly a zero, which has no code then. */
-enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER, N_QUANTISER_MODES };
+enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER };
 
 /* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
 typedef struct quantiser {

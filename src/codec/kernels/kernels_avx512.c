@@ -31,11 +31,22 @@ HOT void sum_up(__m512 v, f32_sums *s)
 /* Of two floats the one of lesser or greater magnitude, with the sign of the first. */
 enum { RANGE_LESSER = 2, RANGE_GREATER = 3 };
 
-/* Codes of 16 elements `v`, given their quotients t = v / step, in the range of codes. Support rounds away from zero, nonzero
- * down, also what is so small that t is zero. */
+/* `dither` of 16 elements from number `index` on. h 2^-24 - 1/2 is exact, so fusing does not matter. */
+HOT __m512 dither_f32(uint32_t key, uint32_t index)
+{
+    const __m512i ascending = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+    __m512i h = _mm512_xor_si512(_mm512_add_epi32(_mm512_set1_epi32((int)index), ascending), _mm512_set1_epi32((int)key));
+    h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 16)), _mm512_set1_epi32(0x7feb352d));
+    h = _mm512_mullo_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 15)), _mm512_set1_epi32((int)0x846ca68bu));
+    h = _mm512_srli_epi32(_mm512_xor_si512(h, _mm512_srli_epi32(h, 16)), 8);
+    return _mm512_fmadd_ps(_mm512_cvtepi32_ps(h), _mm512_set1_ps(0x1p-24f), _mm512_set1_ps(-0.5f));
+}
+
+/* Codes of 16 elements `v`, given their quotients t = v / step (dithered if they are to be), in the range of codes. Support
+ * rounds away from zero, nonzero down, also what is so small that t is zero. */
 HOT __m512i codes_f32(enum quantiser_mode mode, __m512 v, __m512 t)
 {
-    if (mode == QUANTISE_PLAIN)
+    if (mode == QUANTISE_PLAIN || mode == QUANTISE_DITHER)
         return _mm512_cvtps_epi32(t);
     t = _mm512_range_ps(t, _mm512_set1_ps(0x1p-100f), RANGE_GREATER);
     if (mode == QUANTISE_NONZERO)
@@ -47,14 +58,16 @@ HOT __m512i codes_f32(enum quantiser_mode mode, __m512 v, __m512 t)
 }
 
 /* Values of 16 codes. c -+ 1/2, which is exact, times the step is the same as 2c -+ 1 times half of it. */
-HOT __m512 values_f32(enum quantiser_mode mode, __m512i codes, __m512 step)
+HOT __m512 values_f32(const quantiser *q, enum quantiser_mode mode, __m512i codes, uint32_t index)
 {
     __m512 c = _mm512_cvtepi32_ps(codes);
     if (mode == QUANTISE_SUPPORT)
         c = _mm512_sub_ps(c, _mm512_range_ps(c, _mm512_set1_ps(0.5f), RANGE_LESSER));
     if (mode == QUANTISE_NONZERO)
         c = _mm512_add_ps(c, _mm512_set1_ps(0.5f));
-    return _mm512_mul_ps(c, step);
+    if (mode == QUANTISE_DITHER)
+        c = _mm512_sub_ps(c, dither_f32(q->key, index));
+    return _mm512_mul_ps(c, _mm512_set1_ps(q->step));
 }
 
 /* 64 elements that are taken to be in range, and then come back within the bound (quantiser.c); `s` tells afterwards whether
@@ -97,17 +110,21 @@ static inline void f32_sums_take(const f32_sums *s, moments *m)
 }
 
 /* 64 elements of any kind: those that fail are told, and get code 0. */
-HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode, const float *x, int16_t *codes, f32_sums *s)
+HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode, const float *x, uint32_t first,
+                                    int16_t *codes, f32_sums *s)
 {
-    const __m512 inverse = _mm512_set1_ps(q->inverse), step = _mm512_set1_ps(q->step), eb = _mm512_set1_ps(q->eb);
+    const __m512 inverse = _mm512_set1_ps(q->inverse), eb = _mm512_set1_ps(q->eb);
     const __m512 limit = _mm512_set1_ps(CODE16_LIMIT), minus_limit = _mm512_set1_ps(-CODE16_LIMIT);
     uint64_t failed = 0;
-    for (int i = 0; i < 4; i++) {
-        __m512 v = _mm512_loadu_ps(x + 16 * i);
-        __m512 t = _mm512_min_ps(_mm512_max_ps(_mm512_mul_ps(v, inverse), minus_limit), limit); /* NaN becomes -limit */
+    for (uint32_t i = 0; i < 4; i++) {
+        __m512 v = _mm512_loadu_ps(x + 16 * i), t = _mm512_mul_ps(v, inverse);
+        if (mode == QUANTISE_DITHER)
+            t = _mm512_add_ps(t, dither_f32(q->key, first + 16 * i));
+        t = _mm512_min_ps(_mm512_max_ps(t, minus_limit), limit); /* NaN becomes -limit */
         __m512i c = codes_f32(mode, v, t);
-        __m512 error = _mm512_sub_ps(v, values_f32(mode, c, step));
-        __mmask16 bad = _mm512_cmp_ps_mask(_mm512_abs_ps(error), eb, _CMP_NLE_UQ);
+        __m512 error = _mm512_abs_ps(_mm512_sub_ps(v, values_f32(q, mode, c, first + 16 * i)));
+        __mmask16 bad =
+            mode == QUANTISE_DITHER ? _mm512_cmp_ps_mask(error, eb, _CMP_NLT_UQ) : _mm512_cmp_ps_mask(error, eb, _CMP_NLE_UQ);
         if (mode == QUANTISE_NONZERO)
             bad |= _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_EQ_OQ);
         _mm256_storeu_si256((__m256i *)(codes + 16 * i), _mm512_maskz_cvtepi32_epi16((__mmask16)~bad, c));
@@ -117,19 +134,20 @@ HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode
     return failed;
 }
 
-/* Whole blocks. Runs without the checks of single elements, and again with them if the tile turns out to need them. */
-HOT void quantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const float *x, size_t n, int16_t *codes,
-                             uint64_t *failed, moments *m)
+/* Whole blocks. Runs without the checks of single elements, which dither needs, and again with them if the tile turns out to
+ * need them. */
+HOT void quantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const float *x, size_t n, uint32_t first,
+                             int16_t *codes, uint64_t *failed, moments *m)
 {
     f32_sums s = f32_sums_make();
-    for (size_t i = 0; i < n; i += BLOCK)
+    for (size_t i = 0; mode != QUANTISE_DITHER && i < n; i += BLOCK)
         quantise_block_f32(q, mode, x + i, codes + i, &s);
-    if (f32_sums_clean(&s, q, n)) {
+    if (mode != QUANTISE_DITHER && f32_sums_clean(&s, q, n)) {
         memset(failed, 0, n / BLOCK * sizeof *failed);
     } else {
         s = f32_sums_make();
         for (size_t i = 0; i < n; i += BLOCK)
-            failed[i / BLOCK] = quantise_block_checked(q, mode, x + i, codes + i, &s);
+            failed[i / BLOCK] = quantise_block_checked(q, mode, x + i, first + (uint32_t)i, codes + i, &s);
     }
     f32_sums_take(&s, m);
 }
@@ -139,45 +157,45 @@ static void quantise_f32_16_avx512(const quantiser *q, const void *x, size_t n, 
 {
     size_t whole = n / BLOCK * BLOCK;
     switch (q->mode) {
-    case QUANTISE_PLAIN: quantise_blocks_f32(q, QUANTISE_PLAIN, x, whole, codes, failed, m); break;
-    case QUANTISE_SUPPORT: quantise_blocks_f32(q, QUANTISE_SUPPORT, x, whole, codes, failed, m); break;
-    case QUANTISE_NONZERO: quantise_blocks_f32(q, QUANTISE_NONZERO, x, whole, codes, failed, m); break;
-    default: whole = 0; break;
+    case QUANTISE_PLAIN: quantise_blocks_f32(q, QUANTISE_PLAIN, x, whole, first, codes, failed, m); break;
+    case QUANTISE_SUPPORT: quantise_blocks_f32(q, QUANTISE_SUPPORT, x, whole, first, codes, failed, m); break;
+    case QUANTISE_NONZERO: quantise_blocks_f32(q, QUANTISE_NONZERO, x, whole, first, codes, failed, m); break;
+    case QUANTISE_DITHER: quantise_blocks_f32(q, QUANTISE_DITHER, x, whole, first, codes, failed, m); break;
     }
     if (whole < n)
         quantise_f32_16_generic(q, (const float *)x + whole, n - whole, first + (uint32_t)whole, (int16_t *)codes + whole,
                                 failed + whole / BLOCK, m);
 }
 
-HOT __m512 load_values_f32(enum quantiser_mode mode, const int16_t *codes, __m512 step)
+HOT __m512 load_values_f32(const quantiser *q, enum quantiser_mode mode, const int16_t *codes, uint32_t index)
 {
-    return values_f32(mode, _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)codes)), step);
+    return values_f32(q, mode, _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)codes)), index);
 }
 
-HOT void dequantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const int16_t *c, size_t n, float *out,
-                               bool stream)
+HOT void dequantise_blocks_f32(const quantiser *given, enum quantiser_mode mode, const int16_t *c, size_t n, uint32_t first,
+                               float *out, bool stream)
 {
-    const __m512 step = _mm512_set1_ps(q->step);
+    const quantiser q = *given; /* a copy, which stores to `out` cannot touch */
     size_t head = (64 - (uintptr_t)out % 64) % 64 / sizeof *out, i = head < n ? head : n;
     /* codes go on past n, up to a block */
-    _mm512_mask_storeu_ps(out, (__mmask16)((1u << i) - 1), load_values_f32(mode, c, step));
+    _mm512_mask_storeu_ps(out, (__mmask16)((1u << i) - 1), load_values_f32(&q, mode, c, first));
     if (stream)
         for (; i + 16 <= n; i += 16)
-            _mm512_stream_ps(out + i, load_values_f32(mode, c + i, step));
+            _mm512_stream_ps(out + i, load_values_f32(&q, mode, c + i, first + (uint32_t)i));
     else
         for (; i + 16 <= n; i += 16)
-            _mm512_storeu_ps(out + i, load_values_f32(mode, c + i, step));
+            _mm512_storeu_ps(out + i, load_values_f32(&q, mode, c + i, first + (uint32_t)i));
     if (i < n)
-        _mm512_mask_storeu_ps(out + i, (__mmask16)((1u << (n - i)) - 1), load_values_f32(mode, c + i, step));
+        _mm512_mask_storeu_ps(out + i, (__mmask16)((1u << (n - i)) - 1), load_values_f32(&q, mode, c + i, first + (uint32_t)i));
 }
 
 static void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
     switch (q->mode) {
-    case QUANTISE_PLAIN: dequantise_blocks_f32(q, QUANTISE_PLAIN, codes, n, x, stream); break;
-    case QUANTISE_SUPPORT: dequantise_blocks_f32(q, QUANTISE_SUPPORT, codes, n, x, stream); break;
-    case QUANTISE_NONZERO: dequantise_blocks_f32(q, QUANTISE_NONZERO, codes, n, x, stream); break;
-    default: dequantise_f32_16_generic(q, codes, n, first, x, stream); break;
+    case QUANTISE_PLAIN: dequantise_blocks_f32(q, QUANTISE_PLAIN, codes, n, first, x, stream); break;
+    case QUANTISE_SUPPORT: dequantise_blocks_f32(q, QUANTISE_SUPPORT, codes, n, first, x, stream); break;
+    case QUANTISE_NONZERO: dequantise_blocks_f32(q, QUANTISE_NONZERO, codes, n, first, x, stream); break;
+    case QUANTISE_DITHER: dequantise_blocks_f32(q, QUANTISE_DITHER, codes, n, first, x, stream); break;
     }
 }
 
@@ -440,6 +458,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
 {
     const float *x = j->x;
     int16_t *codes = j->codes;
+    uint64_t *failed = j->failed;
     uint8_t *kinds = j->kinds;
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
@@ -453,7 +472,11 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
         if (b < n_blocks) {
             for (int line = 0; line < 4; line++)
                 _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
-            quantise_block_f32(&q, mode, x + b * BLOCK, codes + b * BLOCK, &s);
+            if (mode == QUANTISE_DITHER)
+                failed[b] = quantise_block_checked(&q, mode, x + b * BLOCK, (uint32_t)((first_block + b) * BLOCK),
+                                                   codes + b * BLOCK, &s);
+            else
+                quantise_block_f32(&q, mode, x + b * BLOCK, codes + b * BLOCK, &s);
         }
         if (b >= LAG) {
             const int16_t *c = codes + (b - LAG) * BLOCK;
@@ -462,10 +485,12 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
             out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
         }
     }
-    if (!f32_sums_clean(&s, &q, j->n))
-        return false;
+    if (mode != QUANTISE_DITHER) {
+        if (!f32_sums_clean(&s, &q, j->n))
+            return false;
+        memset(failed, 0, n_blocks * sizeof *failed);
+    }
     f32_sums_take(&s, j->moments);
-    memset(j->failed, 0, n_blocks * sizeof *j->failed);
     *j->out = out;
     return true;
 }
@@ -495,9 +520,11 @@ static uint64_t encode_tile_f32(const tile_job *j)
         case QUANTISE_PLAIN: done = encode_whole_f32(j, QUANTISE_PLAIN); break;
         case QUANTISE_SUPPORT: done = encode_whole_f32(j, QUANTISE_SUPPORT); break;
         case QUANTISE_NONZERO: done = encode_whole_f32(j, QUANTISE_NONZERO); break;
-        default: break;
+        case QUANTISE_DITHER: done = encode_whole_f32(j, QUANTISE_DITHER); break;
         }
-    return done ? 0 : encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
+    if (!done)
+        return encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
+    return j->quantiser->mode == QUANTISE_DITHER ? tile_failures(j) : 0;
 }
 
 DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_avx512)

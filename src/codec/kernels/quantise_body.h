@@ -139,7 +139,6 @@ static inline void NAME(quantise)(const quantiser *q, const void *x, size_t n, u
     case QUANTISE_SUPPORT: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_SUPPORT); break;
     case QUANTISE_NONZERO: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_NONZERO); break;
     case QUANTISE_DITHER: NAME(quantise_mode)(q, x, n, first, codes, failed, m, QUANTISE_DITHER); break;
-    default: break;
     }
 }
 
@@ -158,7 +157,6 @@ static inline void NAME(dequantise)(const quantiser *q, const void *codes, size_
     case QUANTISE_SUPPORT: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_SUPPORT); break;
     case QUANTISE_NONZERO: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_NONZERO); break;
     case QUANTISE_DITHER: NAME(dequantise_mode)(q, codes, n, first, x, QUANTISE_DITHER); break;
-    default: break;
     }
 }
 
