@@ -522,7 +522,9 @@ static uint64_t encode_tile_f32(const tile_job *j)
         case QUANTISE_NONZERO: done = encode_whole_f32(j, QUANTISE_NONZERO); break;
         case QUANTISE_DITHER: done = encode_whole_f32(j, QUANTISE_DITHER); break;
         }
-    return done ? tile_failures(j) : encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
+    if (!done)
+        return encode_tile_by(j, quantise_f32_16_avx512, predict_16_generic, pack_16_avx512);
+    return j->quantiser->mode == QUANTISE_DITHER ? tile_failures(j) : 0;
 }
 
 DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_avx512)
