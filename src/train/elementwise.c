@@ -180,3 +180,50 @@ bool all_finite(uint64_t n, const float *x)
             return false;
     return true;
 }
+
+/* ---- the same code for each instruction set ---- */
+
+/* By bits, so that compilers need no branch and dx may be dy. */
+static inline __attribute__((always_inline)) void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
+{
+    enum { WIDE = 16 };
+    typedef float vec __attribute__((vector_size(4 * WIDE)));
+    typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        vec v, d;
+        memcpy(&v, y + i, sizeof v);
+        memcpy(&d, dy + i, sizeof d);
+        d = (vec)((mask)d & (v > 0));
+        memcpy(dx + i, &d, sizeof d);
+    }
+    for (; i < n; i++)
+        dx[i] = y[i] > 0 ? dy[i] : 0;
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void pass_avx2(uint64_t n, const float *y, const float *dy, float *dx)
+{
+    pass_all(n, y, dy, dx);
+}
+
+__attribute__((target("avx512f"))) static void pass_avx512(uint64_t n, const float *y, const float *dy, float *dx)
+{
+    pass_all(n, y, dy, dx);
+}
+#endif
+
+void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
+{
+#ifdef __x86_64__
+    if (comet_isa_active() == COMET_ISA_AVX512) {
+        pass_avx512(n, y, dy, dx);
+        return;
+    }
+    if (comet_isa_active() == COMET_ISA_AVX2) {
+        pass_avx2(n, y, dy, dx);
+        return;
+    }
+#endif
+    pass_all(n, y, dy, dx);
+}

@@ -28,6 +28,9 @@ void multiply_forward(const multiply_spec *spec, const float *a, const float *b,
 /* da = dy b; db = dy a, summed over the plane if spread. Either may be NULL. da may be dy. */
 void multiply_backward(const multiply_spec *spec, const float *a, const float *b, const float *dy, float *da, float *db);
 
+/* dx = dy where y is positive, else 0; dx may be dy. */
+void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx);
+
 /* y += x */
 void add_to(uint64_t n, const float *x, float *y);
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "train/elementwise.h"
 #include "train/model_internal.h"
 #include "train/parallel.h"
 
@@ -193,10 +194,7 @@ static comet_status mask_tile(mask_job *job, uint64_t k, size_t worker)
     const float *y;
     const uint64_t first = k * job->tile, n = min_u64(job->tile, job->n - first);
     TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
-    const float *dy = job->dy + first;
-    float *dx = job->dx + first;
-    for (uint64_t i = 0; i < n; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
+    pass_where_positive(n, y, job->dy + first, job->dx + first);
     return COMET_OK;
 }
 
