@@ -16,7 +16,7 @@ static void write_groups(const uint8_t *v, size_t n_groups, unsigned bits, uint8
         uint64_t word = 0;
         for (unsigned i = 0; i < GROUP; i++)
             word |= (uint64_t)v[i] << (i * bits);
-        for (unsigned i = 0; i < bits; i++)
+        for (unsigned i = 0; i < bits && i < GROUP; i++) /* fewer than GROUP: compilers want to be told */
             *out++ = (uint8_t)(word >> (8 * i));
     }
 }
