@@ -99,6 +99,21 @@ static void test_lossless_is_off_for_operators(void **state)
     }
 }
 
+/* A batch norm's input that is read again behind it, last by an op that could work in place. */
+static void test_input_of_norm_is_kept(void **state)
+{
+    (void)state;
+    comet_net *net = net_of("net preact\ninput 3 8 8\nc = conv out=16 kernel=3 pad=1\nb = batch_norm\nr = relu\n"
+                            "d = conv out=16 kernel=3 pad=1\ns = add c d\nb2 = batch_norm s\nr2 = relu\n"
+                            "e = conv out=16 kernel=3 pad=1\nt = add s e\nr3 = relu\np = global_avg_pool\nflat = flatten\n"
+                            "drop = dropout p=0\nn = batch_norm\nfc = linear out=4\n");
+    const comet_model_params off = compress_params(5, COMET_COMPRESS_OFF),
+                             lossless = compress_params(5, COMET_COMPRESS_LOSSLESS);
+    outcome a = train(net, &off, 3), b = train(net, &lossless, 3);
+    assert_same("preact", &a, &b);
+    comet_net_destroy(net);
+}
+
 /* Whatever is stored, the first forward gives the same scores; gradients differ by little at the narrow bounds of the start. */
 static void test_forward_is_exact(void **state)
 {
@@ -218,10 +233,10 @@ static void test_nan_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless_is_off),  cmocka_unit_test(test_lossless_is_off_for_operators),
-        cmocka_unit_test(test_forward_is_exact), cmocka_unit_test(test_bounds_adapt),
-        cmocka_unit_test(test_same_bits),        cmocka_unit_test(test_fused_update),
-        cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_lossless_is_off),       cmocka_unit_test(test_lossless_is_off_for_operators),
+        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

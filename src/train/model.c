@@ -1,7 +1,6 @@
 /*
  * Models: creation, one step forward and backward, the update, evaluation.
  */
-#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +37,16 @@ static comet_status check_params(const comet_net *net, const comet_model_params 
     if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
                           o->momentum, o->weight_decay, o->clip_norm);
+    const comet_compression *c = &p->compression;
+    if (c->size != sizeof *c || (unsigned)c->mode > COMET_COMPRESS_AUTO || !(c->overhead >= 0) || !(c->planned_ratio >= 0))
+        return comet_fail(
+            COMET_ERROR_ARGUMENT,
+            "compression must be filled by comet_compression_init; its mode %d, overhead %g or planned ratio %g is "
+            "out of range",
+            (int)c->mode, c->overhead, c->planned_ratio);
+    if (p->fused_update && c->spill_folder)
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "fused updates do not go with spilling: a disk may fail half way through a step");
     if (p->fused_update && (p->accumulate > 1 || o->clip_norm > 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "fused updates do not go with accumulation (%u) or clipping (%g)",
                           p->accumulate, (double)o->clip_norm);

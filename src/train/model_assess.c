@@ -109,9 +109,8 @@ static bool passes_only(const op *o)
 static comet_status add_passes(comet_model *m, const op *o)
 {
     assessment *a = m->assessment;
-    const uint32_t values[COMET_MAX_INPUTS + 1] = {o->output};
     for (uint32_t j = 0; j < o->n_inputs; j++) {
-        const uint32_t v = o->type->keeps_input ? o->inputs[j] : values[0], tensor = tensor_for(m, v);
+        const uint32_t v = o->type->keeps_input ? o->inputs[j] : o->output, tensor = tensor_for(m, v);
         if (tensor == NONE || (j > 0 && (o->inputs[j] == o->inputs[0] || !o->type->keeps_input)))
             continue;
         pass_consumer *p = &a->passes[a->n_passes];
@@ -268,6 +267,8 @@ static comet_slot_policy norm_policy(const comet_model *m, const op *o)
     comet_slot_policy p = bounded_policy(m, o->norm_slot);
     const double eb = adapt_eb(m->assessment->adapt, o->norm_tensor), deviation = norm_deviation(m, o);
     p.eb = eb == 0 ? START_BOUND * deviation : fmin(eb, (o->relu ? WIDEST_BOUND : 1) * deviation);
+    if (!isfinite(p.eb)) /* gamma is not: forward will tell */
+        p.eb = 0;
     p.dither = !o->relu && p.eb > DITHER_FROM * deviation;
     p.dither_seed = dither_seed(m, o->norm_slot);
     return p;
@@ -565,7 +566,8 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
     for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);
-        if (comet_store_slot_report(m->store, s, &r) == COMET_OK)
+        if (comet_store_slot_spec(m->store, s)->class_ < COMET_SLOT_INDEX &&
+            comet_store_slot_report(m->store, s, &r) == COMET_OK)
             a->n_nonfinite += r.n_nonfinite;
     }
     if (a->n_nonfinite > 0)
@@ -655,6 +657,7 @@ void assess_loss(comet_model *m, double loss)
         return;
     count_held(m);
     keep_deviations(m);
+    a->due = a->due && isfinite(loss); /* there will be no gradients */
     if (!isfinite(loss) || (a->loss_mean > 0 && loss > SPIKE * a->loss_mean))
         adapt_retreat(a->adapt, m->step);
     if (isfinite(loss))

@@ -95,6 +95,8 @@ comet_status graph_plain_like(comet_model *m, const layout *l, const layout **pl
 
 /* ---- ops ---- */
 
+enum { MAX_KEPT = 64 }; /* layers behind a flatten that are looked at */
+
 static uint32_t count_readers(const comet_net *net, uint32_t v)
 {
     uint32_t n = 0;
@@ -148,18 +150,31 @@ static bool order_free(comet_op kind)
            kind == COMET_OP_SILU || kind == COMET_OP_SIGMOID || kind == COMET_OP_FLATTEN;
 }
 
+/* Does a reader of value v count on the order of elements, or one that comes behind layers that keep it? */
+static bool order_matters(const comet_net *net, uint32_t v)
+{
+    bool kept[MAX_KEPT] = {false}; /* values in the same order as v, by their distance */
+    const uint32_t n = comet_net_n_values(net);
+    kept[0] = true;
+    for (uint32_t i = v + 1; i < n; i++) {
+        const comet_layer *reader = comet_net_layer(net, i);
+        bool reads = false;
+        for (uint32_t j = 0; j < reader->n_inputs; j++)
+            reads |= reader->inputs[j] >= v && reader->inputs[j] - v < MAX_KEPT && kept[reader->inputs[j] - v];
+        if (reads && !order_free(reader->op))
+            return true;
+        if (reads && reader->op != COMET_OP_LINEAR && i - v < MAX_KEPT)
+            kept[i - v] = true;
+    }
+    return false;
+}
+
 /* Flatten is a view; where a reader counts on the order of elements they are put in order first, as rows. */
 static comet_status add_flatten(comet_model *m, uint32_t v)
 {
     const comet_layer *layer = comet_net_layer(m->net, v);
     uint32_t root = m->values[layer->inputs[0]].root;
-    bool ordered = false;
-    for (uint32_t i = v + 1; i < comet_net_n_values(m->net); i++) {
-        const comet_layer *reader = comet_net_layer(m->net, i);
-        for (uint32_t j = 0; j < reader->n_inputs; j++)
-            ordered |= reader->inputs[j] == v && !order_free(reader->op);
-    }
-    if (ordered) {
+    if (order_matters(m->net, v)) {
         const uint64_t dims[2] = {m->params.batch, comet_net_shape(m->net, v).channels};
         const layout *rows;
         TRY(layout_plain(m->backend, 2, dims, &rows));
@@ -219,6 +234,17 @@ static comet_status conform_conv_input(comet_model *m, const comet_layer *layer,
     return wanted == lies ? COMET_OK : add_reorder(m, layer, *input, wanted, input);
 }
 
+/* Batch normalisation must know its channels. */
+static comet_status conform_norm_input(comet_model *m, const comet_layer *layer, uint32_t *input)
+{
+    const layout *lies = m->values[*input].layout, *plain;
+    uint64_t block;
+    if (layout_describe(lies, &block) != ORDER_OTHER)
+        return COMET_OK;
+    TRY(graph_plain_like(m, lies, &plain));
+    return add_reorder(m, layer, *input, plain, input);
+}
+
 /* The op of value v; with a relu behind it fused, its output is v + 1. */
 static comet_status add_layer(comet_model *m, uint32_t v, bool relu)
 {
@@ -231,6 +257,8 @@ static comet_status add_layer(comet_model *m, uint32_t v, bool relu)
         TRY(conform_inputs(m, layer, layer->n_inputs, inputs));
     if (layer->op == COMET_OP_CONV)
         TRY(conform_conv_input(m, layer, relu, &inputs[0]));
+    if (layer->op == COMET_OP_BATCH_NORM)
+        TRY(conform_norm_input(m, layer, &inputs[0]));
     TRY(add_op(m, op_type_of(layer->op), layer, &o));
     o->n_inputs = layer->n_inputs;
     memcpy(o->inputs, inputs, sizeof inputs);

@@ -35,6 +35,7 @@ typedef struct value {
     bool needs_gradient;  /* it depends on parameters, and the output depends on it */
     bool saved;           /* read again in backward */
     bool derived;         /* from what its producer, a batch norm, stored */
+    bool norm_input;      /* a batch norm stores it for itself */
     bool masks_only;      /* all that is read off it is where it is positive */
     const char *saved_for;
     comet_slot_class saved_class;

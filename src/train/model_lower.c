@@ -20,7 +20,7 @@ static bool may_overwrite(const comet_model *m, const op *o, uint32_t j)
 {
     const value *x = &m->values[o->inputs[j]];
     const value *y = &m->values[o->output];
-    const bool held = !m->coded && ((x->saved && !x->derived) || o->norm_slot != COMET_NO_SLOT);
+    const bool held = !m->coded && ((x->saved && !x->derived) || x->norm_input);
     return o->type->in_place && x->producer != NONE && x->last_reader == o->index && !held && o->inputs[j] != m->output &&
            layout_bytes(x->layout) == layout_bytes(y->layout);
 }
@@ -212,7 +212,7 @@ static uint64_t scratch_of_weights(const comet_model *m, const op *o)
     uint64_t bytes = max_u64(mask_scratch(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
-    return max_u64(bytes, o->type->keeps_output ? derive_scratch(m, o->output) : 0);
+    return bytes;
 }
 
 static uint64_t scratch_of_data(const comet_model *m, const op *o)

@@ -102,9 +102,9 @@ static uint64_t region_bytes(const comet_model *m)
 comet_status memory_share_region(comet_model *m)
 {
     slot_life life;
-    if (!m->coded || m->arena.below == 0)
-        return COMET_OK;
     const uint64_t whole = m->arena.bytes + m->arena.below;
+    if (!m->coded || whole == 0)
+        return COMET_OK;
     for (uint32_t k = 0; next_life(m, &k, &life);)
         TRY(comet_store_set_ceiling(m->store, life.slot, whole - arena_height(&m->arena, life.first, life.last)));
     return comet_store_lend(m->store, m->arena.memory, whole);

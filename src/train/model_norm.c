@@ -3,13 +3,13 @@
  * goes tile by tile of the store, so that coded tensors are never whole in memory: forward normalises in place while it codes,
  * backward decodes every tile twice.
  */
-#include <float.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "train/elementwise.h"
 #include "train/model_internal.h"
 #include "train/parallel.h"
 
@@ -157,7 +157,7 @@ static channel_norm channel_of(const norm_run *r, uint64_t c, const float *mean,
     return n;
 }
 
-/* coefficient(kind) of a channel as an expression, for all channels, spread over the lanes. */
+/* One kind for one channel. */
 static float coefficient(const norm_run *r, const channel_norm *n, int kind)
 {
     const bool w = r->lossy;
@@ -435,12 +435,6 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
         r->lanes[SLOPE][l] *= r->lanes[HAT_SCALE][l];
 }
 
-static void add_vector_to(uint64_t n, const float *x, float *y)
-{
-    for (uint64_t i = 0; i < n; i++)
-        y[i] += x[i];
-}
-
 comet_status norm_backward(comet_model *m, op *o)
 {
     norm_run r;
@@ -463,8 +457,8 @@ comet_status norm_backward(comet_model *m, op *o)
     }
     TRY(for_tiles(&r, gradient_tile));
     if (adds) {
-        add_vector_to(m->parameters[o->weight].n, fresh_scale, scale);
-        add_vector_to(m->parameters[o->bias].n, fresh_shift, shift);
+        add_to(m->parameters[o->weight].n, fresh_scale, scale);
+        add_to(m->parameters[o->bias].n, fresh_shift, shift);
     }
     return COMET_OK;
 }
@@ -489,11 +483,14 @@ static comet_status norm_parameters(comet_model *m, op *o, uint64_t channels)
     return COMET_OK;
 }
 
-/* Layouts that have no name here are put in plain order by whoever builds the graph. */
 comet_status norm_prepare(comet_model *m, op *o)
 {
     const layout *data = m->values[o->inputs[0]].layout;
+    const uint64_t channels = comet_net_shape(m->net, o->layer->inputs[0]).channels;
     m->values[o->output].layout = data;
     o->norm = norm_shape_of(data, o->relu);
-    return norm_parameters(m, o, comet_net_shape(m->net, o->layer->inputs[0]).channels);
+    if (o->norm.channels != channels)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: its %llu channels do not lie as such", o->layer->name,
+                          (unsigned long long)channels);
+    return norm_parameters(m, o, channels);
 }

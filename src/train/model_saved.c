@@ -57,9 +57,16 @@ static comet_status declare_value(comet_model *m, value *x)
 /* Signs stand for the relu behind it. */
 static comet_status declare_norm(comet_model *m, op *o)
 {
+    uint64_t n_tiles, tile;
     const comet_slot_spec spec =
         spec_of(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY, m->values[o->inputs[0]].layout);
-    return comet_store_declare(m->store, &spec, &o->norm_slot);
+    m->values[o->inputs[0]].norm_input = true;
+    TRY(comet_store_declare(m->store, &spec, &o->norm_slot));
+    TRY(comet_store_tiling(m->store, o->norm_slot, &n_tiles, &tile));
+    if (n_tiles > 1 && tile % o->norm.period != 0) /* tiles of rows that long end within one */
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: batch normalisation of %llu channels without planes is too wide",
+                          o->layer->name, (unsigned long long)o->norm.channels);
+    return COMET_OK;
 }
 
 /* Bits that the number of an element within the window takes. */
@@ -77,7 +84,6 @@ static comet_status declare_workspace(comet_model *m, op *o)
     const bool pool = o->layer->op == COMET_OP_MAX_POOL;
     comet_slot_spec spec =
         spec_of(o->layer->name, pool ? COMET_SLOT_INDEX : COMET_SLOT_OTHER, COMET_EXACT, o->workspace_layout);
-    spec.bytes = layout_bytes(o->workspace_layout);
     const uint64_t n = (spec.bytes + sizeof(float) - 1) / sizeof(float);
     TRY(comet_tensor_init(&spec.tensor, COMET_DTYPE_F32, 1, &n));
     spec.index_bits = pool ? window_bits(o->layer) : 0;
