@@ -352,10 +352,13 @@ static uint64_t sample_bytes(const comet_model *m, const op *o)
     return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
 }
 
-/* Convolutions take turns, as many at once as MEASURED_BYTES allow. */
+/* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what they
+ * will be and coded tensors take the most memory. */
 static bool has_turn(const comet_model *m, const op *o)
 {
     uint64_t before = 0, all = 0;
+    if (m->assessment->n_assessments == 0)
+        return false;
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (is_measured(m, &m->ops[i])) {
             before += i < o->index ? sample_bytes(m, &m->ops[i]) : 0;
