@@ -25,7 +25,7 @@ setup: ## install missing packages (see tools/setup)
 setup-dev: ## likewise, with clang, its tools and valgrind
 	@tools/setup dev
 
-demo: all ## train a small net raw and compressed, and compare (about three minutes)
+demo: all ## train a small net raw and compressed, and compare (about four minutes)
 	@build/comet demo
 
 test: setup ## build everything and run every test

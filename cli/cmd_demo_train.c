@@ -149,7 +149,7 @@ const verb verb_demo_train = {
     .name = "demo train",
     .summary = "Train a small net twice, raw and compressed, and compare",
     .usage = "[--steps N] [--batch N] [--compress HOW] [--data SPEC] [-j N] [--json]",
-    .details = "Takes about three minutes on two cores, and 400 MB of memory. The runs are 'comet train' with the options\n"
+    .details = "Takes about four minutes on two cores, and 400 MB of memory. The runs are 'comet train' with the options\n"
                "given here; nothing is written.\n",
     .examples = "  comet demo\n"
                 "  comet demo train --compress dense\n"

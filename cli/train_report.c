@@ -46,20 +46,21 @@ void memory_table_print(FILE *out, const comet_model *model)
     size_t n_lines = 0;
     const size_t n_top = largest_lines(model, top, &n_lines);
     char text[SIZE_TEXT_BYTES], label[COMET_MAX_LAYER_NAME + 64];
+    const bool coded = comet_model_compression(model).mode != COMET_COMPRESS_OFF;
     fprintf(out, "memory for batch %" PRIu32 "\n", comet_model_batch(model));
     print_bytes(out, "weights", m.weights);
     print_bytes(out, "gradients", m.gradients);
     print_bytes(out, "optimiser", m.optimiser);
-    print_bytes(out, "saved activations", m.saved);
+    print_bytes(out, coded ? "saved activations, coded" : "saved activations", m.saved);
     for (size_t i = 0; i < n_top; i++) {
-        snprintf(label, sizeof label, "  %.60s, %s", top[i].layer, top[i].what);
+        snprintf(label, sizeof label, "  %.60s, %s%s", top[i].layer, top[i].what, coded ? ", raw" : "");
         print_bytes(out, label, top[i].bytes);
     }
     if (n_lines > n_top)
         fprintf(out, "    and %zu more\n", n_lines - n_top);
     print_bytes(out, "transients", m.transient);
     print_bytes(out, "  of these, scratchpads at most", m.scratch);
-    print_bytes(out, "total", m.total);
+    print_bytes(out, coded ? "total at the peak" : "total", m.total); /* coded tensors and transients peak at different times */
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 
@@ -363,8 +364,8 @@ void train_report_event(void *user, const comet_train_event *e)
     case COMET_EVENT_CHECKPOINT:
         log_text(r, "checkpoint", e);
         if (!e->checkpoint_ok)
-            say("the checkpoint of step %" PRIu64 " was not written: %s; training goes on, the one before is intact", e->step,
-                e->text);
+            say("the checkpoint of step %" PRIu64 " was not written: %s; the run goes on, what was saved before is intact",
+                e->step, e->text);
         break;
     case COMET_EVENT_NOTE:
         log_text(r, "note", e);

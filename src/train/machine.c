@@ -137,11 +137,16 @@ static comet_status largest_batch(const comet_net *net, const comet_model_params
     return COMET_OK;
 }
 
+#define LEAST_AVAILABLE ((uint64_t)64 << 20)
+
 comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params, uint64_t bytes_per_image)
 {
     const uint64_t available = comet_memory_available();
     uint64_t bytes = 0;
     uint32_t fitting = 0;
+    if (available < LEAST_AVAILABLE) /* oneDNN does not survive a lack of memory for its code while a net is planned */
+        return comet_fail(COMET_ERROR_MEMORY, "%.0f MiB are free; no net trains in less than %.0f",
+                          (double)available / (1 << 20), (double)LEAST_AVAILABLE / (1 << 20));
     comet_status status = bytes_needed(net, params, params->batch, bytes_per_image, &bytes);
     if (status != COMET_OK || bytes <= available)
         return status;

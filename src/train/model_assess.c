@@ -24,7 +24,7 @@
 #define SAMPLE_IMAGES 16
 #define MEASURED_BYTES ((uint64_t)16 << 20) /* of samples in one assessment */
 #define SPIKE 2.0                           /* times the mean loss */
-#define UNKNOWN_RATIO 8                     /* of what has not been put yet */
+#define UNKNOWN_RATIO 8                     /* of what has not been put yet, where it may be lossy */
 #define HIDDEN_MOMENTUM 0.9                 /* of optimisers that have none */
 #define SILU_GAIN 0.126                     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
@@ -281,7 +281,8 @@ static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot
     comet_slot_report r;
     comet_slot_report_init(&r);
     if (c->spill_folder && comet_store_slot_report(m->store, slot, &r) == COMET_OK) {
-        *held += r.n_puts > 0 ? r.bytes_held : comet_store_slot_spec(m->store, slot)->bytes / UNKNOWN_RATIO;
+        const uint64_t raw = comet_store_slot_spec(m->store, slot)->bytes;
+        *held += r.n_puts > 0 ? r.bytes_held : p.policy == COMET_POLICY_BOUNDED ? raw / UNKNOWN_RATIO : raw;
         p.spill = *held > c->spill_above;
     }
     return comet_store_set_policy(m->store, slot, &p);
@@ -352,8 +353,8 @@ static uint64_t sample_bytes(const comet_model *m, const op *o)
     return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
 }
 
-/* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what they
- * will be and coded tensors take the most memory. */
+/* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what
+ * they will be and coded tensors take the most memory. */
 static bool has_turn(const comet_model *m, const op *o)
 {
     uint64_t before = 0, all = 0;
