@@ -60,7 +60,7 @@ void memory_table_print(FILE *out, const comet_model *model)
         fprintf(out, "    and %zu more\n", n_lines - n_top);
     print_bytes(out, "transients", m.transient);
     print_bytes(out, "  of these, scratchpads at most", m.scratch);
-    print_bytes(out, coded ? "total at the peak" : "total", m.total); /* coded tensors and transients peak at different times */
+    print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 
@@ -364,7 +364,7 @@ void train_report_event(void *user, const comet_train_event *e)
     case COMET_EVENT_CHECKPOINT:
         log_text(r, "checkpoint", e);
         if (!e->checkpoint_ok)
-            say("the checkpoint of step %" PRIu64 " was not written: %s; the run goes on, what was saved before is intact",
+            say("the checkpoint of step %" PRIu64 " was not written: %s; training goes on, what was saved before is intact",
                 e->step, e->text);
         break;
     case COMET_EVENT_NOTE:
