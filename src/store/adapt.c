@@ -2,7 +2,7 @@
  * The adaptive bound; see adapt.h for the contract and docs/theory.md for the derivation.
  *
  * The bound of a tensor is the least of its consumers' limits. A parameter consumer with allowed variance A, gain G and
- * calibration c has the limit AIM * sqrt(A / G) / c; a pass-on consumer with allowed relative energy E has sqrt(E / G).
+ * calibration c has the limit AIM * sqrt(A / G) / c, with A / G smoothed; a pass-on consumer with allowed relative energy E has sqrt(E / G).
  *
  * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
  * scale at weight 1/2 is sqrt(old * new).
@@ -29,7 +29,7 @@ static const double SIGMA_PASS_SHARE = 0.01;
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 1, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
+enum { VERSION = 2, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
 
 typedef struct tensor_state {
     const char *name;
@@ -48,7 +48,7 @@ typedef struct consumer_state {
     bool calibrated;        /* at least one measurement is in `calibration` */
     adapt_observation seen; /* the last; of the past only `gain` is used */
     double share;           /* best fit's factor */
-    double noise;           /* variance of the gradient, smoothed; 0: none yet */
+    double tolerance;       /* what the rule measures by, over the gain, smoothed: see tolerate; 0: none yet */
     double allowed;         /* summed variance; NaN: unknown */
     double calibration;
     double limit;    /* of eb; INFINITY: none */
@@ -261,19 +261,27 @@ static double smooth(double old, double new, bool have_old)
     return have_old ? sqrt(old) * sqrt(new) : new;
 }
 
-/* Gradient assessment: the summed variance that the error may add. One step's estimate of the gradient's own variance has the
- * chance of one batch in it, so under NOISE it is smoothed; momentum is a mean already. */
+/* The squared bound at which the error would be as large as what the rule measures by: the variance of the gradient, or the
+ * square of its momentum. A batch that is harder than others has more of both this and the gain, so that their quotient moves
+ * little; what is left of chance is smoothed. 0: unknown. */
+static double tolerate(consumer_state *c, double measure)
+{
+    if (measure > 0 && c->seen.gain > 0)
+        c->tolerance = smooth(c->tolerance, measure / c->seen.gain, c->tolerance > 0);
+    return measure > 0 ? c->tolerance : 0;
+}
+
+/* Gradient assessment: the summed variance that the error may add in this step, and the bound that does. The paper's rule
+ * says what is allowed to the letter; under NOISE the smoothed quotient is the better estimate of the variance too. */
 static void assess_gradient(const adapt *a, consumer_state *c)
 {
-    if (a->params.rule == ADAPT_SIGMA) {
-        const double sigma = a->params.share * c->seen.mean_momentum;
-        c->allowed = (double)c->n_weights * sigma * sigma;
-        return;
-    }
-    double noise = c->seen.gradient_noise;
-    if (noise > 0)
-        noise = c->noise = smooth(c->noise, noise, c->noise > 0);
-    c->allowed = a->params.share * c->share * noise;
+    const bool noise = a->params.rule == ADAPT_NOISE;
+    const double share = noise ? a->params.share * c->share : a->params.share * a->params.share,
+                 measure = noise ? c->seen.gradient_noise
+                                 : (double)c->n_weights * c->seen.mean_momentum * c->seen.mean_momentum,
+                 tolerance = tolerate(c, measure);
+    c->allowed = share * (noise && c->seen.gain > 0 ? tolerance * c->seen.gain : measure);
+    c->limit = c->seen.gain > 0 ? AIM * sqrt(share * tolerance) : INFINITY;
 }
 
 static void calibrate(consumer_state *c)
@@ -285,13 +293,6 @@ static void calibrate(consumer_state *c)
     const double ratio = clamp(sqrt(c->measured / predicted), CALIBRATION_MIN, CALIBRATION_MAX);
     c->calibration = clamp(smooth(c->calibration, ratio, c->calibrated), CALIBRATION_MIN, CALIBRATION_MAX);
     c->calibrated = true;
-}
-
-static double parameter_limit(const consumer_state *c)
-{
-    if (c->seen.gain == 0)
-        return INFINITY;
-    return AIM * sqrt(c->allowed / c->seen.gain) / c->calibration;
 }
 
 static double pass_limit(const adapt *a, const consumer_state *c)
@@ -318,7 +319,7 @@ static void assess_consumer(const adapt *a, consumer_state *c)
     c->at_limit = c->limits && c->seen.eb >= 0.99 * a->tensors[c->tensor].eb;
     assess_gradient(a, c);
     calibrate(c);
-    c->limit = parameter_limit(c);
+    c->limit /= c->calibration;
 }
 
 /* Activation assessment: the least limit, of the first consumer among equals; 0 while any consumer's harm is unknown. */
@@ -399,7 +400,7 @@ void adapt_retreat(adapt *a, uint64_t step)
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
         c->pending = c->known = c->limits = c->at_limit = false;
-        c->noise = 0;
+        c->tolerance = 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
@@ -525,7 +526,7 @@ void adapt_export(const adapt *a, double *x)
                                                 c->known,
                                                 c->limits,
                                                 c->calibrated,
-                                                c->noise,
+                                                c->tolerance,
                                                 pack(c->allowed),
                                                 c->calibration,
                                                 pack(c->limit),
@@ -588,7 +589,7 @@ static void import_consumer(consumer_state *c, const double *x)
     c->known = x[2] != 0;
     c->limits = x[3] != 0;
     c->calibrated = x[4] != 0;
-    c->noise = x[5];
+    c->tolerance = x[5];
     c->allowed = unpack(x[6], NAN);
     c->calibration = x[7];
     c->limit = unpack(x[8], INFINITY);

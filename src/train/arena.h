@@ -17,6 +17,7 @@ typedef struct arena_buffer {
     uint64_t bytes;
     uint32_t first, last; /* moments, both inclusive */
     uint64_t offset;      /* known after arena_plan */
+    uint32_t rank;        /* of arena_plan */
 } arena_buffer;
 
 typedef struct arena {
@@ -31,8 +32,14 @@ typedef struct arena {
 comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id *id);
 /* The buffer is in use at `moment` too, and at all moments between. */
 void arena_extend(arena *a, buffer_id id, uint32_t moment);
-/* Chooses the offsets. */
-comet_status arena_plan(arena *a);
+/* What others hold beside the arena in the same piece at each moment. */
+typedef struct arena_others {
+    const uint64_t *bytes;
+    uint32_t n_moments;
+} arena_others;
+
+/* Chooses the offsets, such that the most that arena and others take at any moment is small. */
+comet_status arena_plan(arena *a, const arena_others *others);
 /* Bytes from the top that buffers take that live at any moment of [first, last]. */
 uint64_t arena_height(const arena *a, uint32_t first, uint32_t last);
 /* Takes the memory from the system. Pages are touched when first used. */

@@ -560,6 +560,8 @@ static comet_status conv_backward_geometry(const conv_spec *spec, const kernel *
     TRY(conv_describe(spec, g));
     g->src = *md_of(forward, ARG_SRC);
     g->dst = *md_of(forward, ARG_DST);
+    set_batch(&g->src, (dnnl_dim_t)spec->batch);
+    set_batch(&g->dst, (dnnl_dim_t)spec->batch);
     return COMET_OK;
 }
 

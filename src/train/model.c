@@ -315,7 +315,7 @@ static comet_status add_gradients(comet_model *m, op *o)
 {
     for (uint32_t j = 0; j < o->n_inputs; j++) {
         const delivery *d = &o->deliveries[j];
-        if (d->sum == NO_BUFFER)
+        if (d->sum == NO_BUFFER || d->by_parts)
             continue;
         const kernel_args args = {.at = {[ARG_SRC] = arena_at(&m->arena, d->a),
                                          [ARG_SRC_1] = arena_at(&m->arena, d->b),

@@ -17,12 +17,11 @@
 #include "train/model_internal.h"
 #include "train/model_state.h"
 
-#define START_BOUND 0.1                  /* standard deviations, while nothing is known: about what the paper's rule comes to */
 #define WIDEST_BOUND 0.7                 /* standard deviations: beyond this errors are no longer even and centred */
 #define DITHER_FROM 0.35                 /* likewise: from here on dither makes them so, where zeros need not be kept */
-#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's sample, but at least an image */
+#define SAMPLE_BYTES ((uint64_t)512 << 10) /* of one convolution's sample, but at least an image */
 #define SAMPLE_IMAGES 16
-#define MEASURED_BYTES ((uint64_t)16 << 20) /* of samples in one assessment */
+#define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
 #define SPIKE 2.0                           /* times the mean loss */
 #define UNKNOWN_RATIO 8                     /* of what has not been put yet, where it may be lossy */
 #define HIDDEN_MOMENTUM 0.9                 /* of optimisers that have none */
@@ -50,6 +49,7 @@ struct assessment {
     bool *dense;        /* by slot: mode auto */
     bool chosen;        /* `dense` is; not after a resume */
     uint64_t n_updates; /* that a hidden momentum has seen */
+    uint64_t n_nonzero; /* of the input at hand, in its parts so far */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
 };
@@ -77,12 +77,6 @@ static uint32_t tensor_for(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
     return x->derived ? m->ops[x->producer].norm_tensor : x->tensor;
-}
-
-static comet_slot slot_for(const comet_model *m, uint32_t v)
-{
-    const value *x = &m->values[v];
-    return x->derived ? m->ops[x->producer].norm_slot : x->slot;
 }
 
 static comet_status add_tensors(comet_model *m)
@@ -196,6 +190,14 @@ void assess_destroy(comet_model *m)
 
 /* ---- policies ---- */
 
+/* Standard deviations, while nothing is known: well below what the rule comes to in most layers, for its usual share and for
+ * smaller ones. */
+static double start_bound(const comet_model *m)
+{
+    const comet_compression *c = &m->params.compression;
+    return c->sigma > 0 ? fmin(10 * c->sigma, 0.1) : fmin(1.5 * sqrt(c->noise), 0.15);
+}
+
 static uint64_t dither_seed(const comet_model *m, comet_slot slot)
 {
     return (m->params.seed * 0x9E3779B97F4A7C15u + m->step * m->params.accumulate + m->n_accumulated) * 0xBF58476D1CE4E5B9u +
@@ -241,7 +243,7 @@ static comet_slot_policy value_policy(const comet_model *m, const value *x)
                  deviation = m->assessment->deviations[x->slot];
     p.eb = x->masks_only ? INFINITY : fmin(eb, WIDEST_BOUND * deviation);
     if (!x->masks_only && (eb == 0 || deviation == 0)) {
-        p.eb = START_BOUND;
+        p.eb = start_bound(m);
         p.of_deviation = true;
     }
     p.dither = x->exactness == COMET_LOSSY && x->saved_class == COMET_SLOT_ACTIVATION && !p.of_deviation &&
@@ -266,7 +268,7 @@ static comet_slot_policy norm_policy(const comet_model *m, const op *o)
         return exact_policy(m, o->norm_slot);
     comet_slot_policy p = bounded_policy(m, o->norm_slot);
     const double eb = adapt_eb(m->assessment->adapt, o->norm_tensor), deviation = norm_deviation(m, o);
-    p.eb = eb == 0 ? START_BOUND * deviation : fmin(eb, (o->relu ? WIDEST_BOUND : 1) * deviation);
+    p.eb = eb == 0 ? start_bound(m) * deviation : fmin(eb, (o->relu ? WIDEST_BOUND : 1) * deviation);
     if (!isfinite(p.eb)) /* gamma is not: forward will tell */
         p.eb = 0;
     p.dither = !o->relu && p.eb > DITHER_FROM * deviation;
@@ -345,7 +347,7 @@ static bool is_measured(const comet_model *m, const op *o)
 static uint32_t sample_images(const comet_model *m, const op *o)
 {
     const uint64_t n = SAMPLE_BYTES / (image_floats(m, o->inputs[0]) * sizeof(float));
-    return (uint32_t)min_u64(m->params.batch, min_u64(SAMPLE_IMAGES, n > 0 ? n : 1));
+    return (uint32_t)min_u64(m->params.batch / o->n_parts, min_u64(SAMPLE_IMAGES, n > 0 ? n : 1));
 }
 
 static uint64_t sample_bytes(const comet_model *m, const op *o)
@@ -407,29 +409,27 @@ static uint64_t count_nonzero(uint64_t n, const float *x)
 }
 
 /* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
-static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images)
+static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, uint64_t n_nonzero)
 {
-    const value *x = &m->values[o->inputs[0]];
     const parameter *p = &m->parameters[o->weight];
     uint64_t dims[5], taps = 1, elements = 1;
-    const uint32_t n_dims = layout_dims(x->layout, dims);
+    const uint32_t n_dims = layout_dims(m->values[o->inputs[0]].layout, dims);
     for (uint32_t i = 1; i < n_dims; i++)
         elements *= dims[i];
     for (uint32_t i = 1; i < p->n_dims; i++)
         taps *= p->dims[i];
-    const double share =
-        (double)count_nonzero(n_images * image_floats(m, o->inputs[0]), x->taken) / ((double)elements * n_images);
+    const double share = (double)n_nonzero / ((double)elements * n_images);
     return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
 }
 
-/* The error of the first images, and zeros for all others. */
+/* The error of the first images, and zeros for all others of the first part. */
 static void leave_error(comet_model *m, op *o)
 {
     const uint64_t image = image_floats(m, o->inputs[0]), n = sample_images(m, o) * image;
     float *x = m->values[o->inputs[0]].taken;
     for (uint64_t i = 0; i < n; i++)
         x[i] -= o->sample[i];
-    memset(x + n, 0, (m->params.batch * image - n) * sizeof *x);
+    memset(x + n, 0, (m->params.batch / o->n_parts * image - n) * sizeof *x);
     free(o->sample);
     o->sample = NULL;
 }
@@ -445,7 +445,7 @@ static comet_status measure(comet_model *m, op *o, double *squares)
     comet_status status = gradient && (bias || bias_bytes == 0) ? COMET_OK : COMET_ERROR_MEMORY;
     leave_error(m, o);
     if (status == COMET_OK)
-        status = op_run_backward_weights(m, o, gradient, bias);
+        status = op_run_backward_weights(m, o, 0, gradient, bias);
     if (status == COMET_OK)
         *squares = sum_of_squares(bytes / sizeof(float), gradient);
     comet_release(&allocator, gradient, bytes);
@@ -453,20 +453,37 @@ static comet_status measure(comet_model *m, op *o, double *squares)
     return status;
 }
 
-comet_status assess_weighted(comet_model *m, op *o)
+/* The first part tells how far the error is from its prediction: seen->measured is their quotient until the last part. */
+static comet_status assess_first_part(comet_model *m, op *o, adapt_observation *seen)
 {
-    if (!assess_is_due(m) || o->consumer == NONE)
+    const uint32_t n_images = sample_images(m, o);
+    *seen = (adapt_observation){.measured = NAN, .eb = eb_in_force(m, value_slot(m, o->inputs[0]))};
+    if (!o->sample || !(seen->eb > 0))
         return COMET_OK;
-    adapt_observation *seen = &m->assessment->seen[o->consumer];
-    const double eb = eb_in_force(m, slot_for(m, o->inputs[0]));
-    *seen = (adapt_observation){.gain = weighted_gain(m, o, m->params.batch) * m->params.accumulate, .measured = NAN, .eb = eb};
-    if (!o->sample || !(eb > 0))
-        return COMET_OK;
-    const double predicted = weighted_gain(m, o, sample_images(m, o)) * eb * eb;
+    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
+    const double predicted = weighted_gain(m, o, n_images, n_nonzero) * seen->eb * seen->eb;
     double squares = 0;
     TRY(measure(m, o, &squares));
     if (predicted > 0)
-        seen->measured = squares / predicted * seen->gain * eb * eb;
+        seen->measured = squares / predicted;
+    return COMET_OK;
+}
+
+comet_status assess_weighted(comet_model *m, op *o, uint32_t part)
+{
+    if (!assess_is_due(m) || o->consumer == NONE)
+        return COMET_OK;
+    assessment *a = m->assessment;
+    adapt_observation *seen = &a->seen[o->consumer];
+    const uint32_t n_images = m->params.batch / o->n_parts;
+    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
+    a->n_nonzero = n_nonzero + (part > 0 ? a->n_nonzero : 0);
+    if (part == 0)
+        TRY(assess_first_part(m, o, seen));
+    if (part + 1 < o->n_parts)
+        return COMET_OK;
+    seen->gain = weighted_gain(m, o, m->params.batch, a->n_nonzero) * m->params.accumulate;
+    seen->measured *= seen->gain * seen->eb * seen->eb;
     return COMET_OK;
 }
 
@@ -481,11 +498,11 @@ void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
 
 static void observe_pass(const comet_model *m, const pass_consumer *p)
 {
-    const double deviation = m->assessment->deviations[slot_for(m, p->value)], squares = deviation * deviation;
+    const double deviation = m->assessment->deviations[value_slot(m, p->value)], squares = deviation * deviation;
     const double gain = p->op == COMET_OP_SILU      ? SILU_GAIN / fmax(squares, 1e-12)
                         : p->op == COMET_OP_SIGMOID ? SIGMOID_GAIN
                                                     : 1 / (3 * fmax(squares, 1e-12));
-    const adapt_observation seen = {.gain = gain, .measured = NAN, .eb = eb_in_force(m, slot_for(m, p->value))};
+    const adapt_observation seen = {.gain = gain, .measured = NAN, .eb = eb_in_force(m, value_slot(m, p->value))};
     adapt_observe(m->assessment->adapt, p->consumer, &seen);
 }
 
@@ -634,7 +651,7 @@ static void count_held(comet_model *m)
         comet_slot_report r;
         comet_slot_report_init(&r);
         if (!x->saved || x->saved_class != COMET_SLOT_CONV_INPUT ||
-            comet_store_slot_report(m->store, slot_for(m, v), &r) != COMET_OK)
+            comet_store_slot_report(m->store, value_slot(m, v), &r) != COMET_OK)
             continue;
         a->conv_raw += layout_bytes(x->layout);
         a->conv_held += r.bytes_held;
@@ -791,7 +808,7 @@ static const char *predictor_name(uint32_t predictor)
 static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
 {
     const bool norm = o->norm_slot != COMET_NO_SLOT;
-    const comet_slot slot = norm ? o->norm_slot : slot_for(m, o->inputs[0]);
+    const comet_slot slot = norm ? o->norm_slot : value_slot(m, o->inputs[0]);
     const adapt_state s = adapt_consumer_state(m->assessment->adapt, o->consumer);
     comet_slot_report r;
     comet_slot_report_init(&r);

@@ -60,12 +60,13 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .fresh_weight = NO_BUFFER,
               .fresh_bias = NO_BUFFER,
               .gradient = NO_BUFFER,
+              .part_gradient = NO_BUFFER,
               .diff_dst = NO_BUFFER,
               .diff = NO_BUFFER,
               .consumer = NONE,
               .pass = NONE};
     for (int i = 0; i < COMET_MAX_INPUTS; i++) {
-        o->deliveries[i] = (delivery){NO_BUFFER, NO_BUFFER, NO_BUFFER, NO_BUFFER};
+        o->deliveries[i] = (delivery){NO_BUFFER, NO_BUFFER, NO_BUFFER, NO_BUFFER, false};
         o->rooms[i] = NO_BUFFER;
     }
     m->n_ops++;

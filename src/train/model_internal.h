@@ -65,6 +65,7 @@ typedef struct parameter {
 typedef struct delivery {
     buffer_id write;     /* where the op writes it; NO_BUFFER: it passes through, or is not needed */
     buffer_id a, b, sum; /* then sum = a + b, where a may be the sum; NO_BUFFER: it is the first to come, nothing is added */
+    bool by_parts;       /* `write` holds one part of the batch at a time, which the op itself adds to `sum` */
 } delivery;
 
 enum { MAX_PARTS = COMET_MAX_INPUTS };
@@ -79,6 +80,7 @@ struct op {
     bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
     bool masks;         /* backward: the gradient passes where the output is positive (fused relu, not batch norm's) */
     kernel *forward, *backward_data, *backward_weights;
+    uint32_t n_parts; /* convolution, linear: backward takes the batch in so many equal parts, and its kernels are for one; 0 */
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
     kernel *parts[MAX_PARTS];                   /* concat: gradients of the inputs */
     kernel *add[COMET_MAX_INPUTS];              /* additions of gradients */
@@ -95,6 +97,7 @@ struct op {
     buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
     buffer_id scratch_forward, scratch_weights, scratch_backward, weights_copy, fresh_weight, fresh_bias;
     buffer_id gradient;       /* fused update: of its weights, then of its bias */
+    buffer_id part_gradient;  /* likewise of a part of the batch, as the kernel makes it */
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
     delivery deliveries[COMET_MAX_INPUTS];
     uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
@@ -164,7 +167,7 @@ comet_status lower(comet_model *m);
 
 /* ---- model_memory.c ---- */
 
-/* Fills m->memory, once the arena is planned. */
+/* Lays out the arena, and fills m->memory. */
 comet_status memory_plan(comet_model *m);
 /* Lends the part of the arena's region that transients leave free to the store. */
 comet_status memory_share_region(comet_model *m);
@@ -187,26 +190,36 @@ float *gradient_at(const comet_model *m, const op *o, uint32_t index);
 parameter named_parameter(const op *o, const char *suffix);
 comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 void op_destroy(op *o);
-/* The gradients of o's weights and bias from what lies in `taken` and in `diff`, to be written there. */
-comet_status op_run_backward_weights(comet_model *m, op *o, float *weight, float *bias);
+/* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there. */
+comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
+uint64_t op_part_gradient_bytes(const comet_model *m, const op *o);
 
 /* ---- model_norm.c ---- */
 
 comet_status norm_prepare(comet_model *m, op *o);
 comet_status norm_forward(comet_model *m, op *o, run_mode mode);
 comet_status norm_backward(comet_model *m, op *o);
-/* The output of batch norm o again, from what it stored. `scratch` has norm_scratch_bytes. */
-comet_status norm_again(comet_model *m, op *o, float *y, void *scratch);
+/* The output of batch norm o again, from the tiles [first, end) of what it stored, which y begins with. `scratch` has
+ * norm_scratch_bytes. */
+comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
 
 /* ---- model_saved.c: what forward puts and backward takes ---- */
 
 comet_status saved_declare(comet_model *m);
+/* The slot that value v is read off in backward. */
+comet_slot value_slot(const comet_model *m, uint32_t v);
 /* Before op o runs forward: what it reads last is put; after: what nobody reads, and its workspace. */
 comet_status saved_put_before(comet_model *m, const op *o);
 comet_status saved_put_after(comet_model *m, const op *o);
-/* Around op o's backward. */
+/* Around op o's backward. Ops with weights take their input themselves, part by part. */
 comet_status saved_take(comet_model *m, op *o);
+typedef struct saved_part {
+    uint32_t index, n; /* of so many equal parts of the batch */
+} saved_part;
+comet_status saved_take_input(comet_model *m, op *o, saved_part part);
+/* Room to decode one of n_parts of value v. */
+uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts);
 comet_status saved_drop(comet_model *m, op *o);
 /* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. */
 comet_status saved_mask(comet_model *m, const op *o);
@@ -227,8 +240,8 @@ comet_status assess_set_policies(comet_model *m);
 bool assess_is_due(const comet_model *m);
 /* Forward: op o is about to read its input. */
 comet_status assess_before(comet_model *m, op *o);
-/* Backward: o's weights have their gradient, its input still lies in `taken`. */
-comet_status assess_weighted(comet_model *m, op *o);
+/* Backward: o's weights have their gradient from a part of the batch, whose input still lies in `taken` and may be spoilt. */
+comet_status assess_weighted(comet_model *m, op *o, uint32_t part);
 /* What an error in what a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its scale, to
  * the gradient it passes on; and the energy of that. */
 typedef struct norm_harm {

@@ -81,7 +81,7 @@ static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id 
     const value *x = &m->values[v];
     if (x->producer == NONE || (!m->coded && !x->derived))
         return COMET_OK;
-    TRY(arena_declare(&m->arena, layout_bytes(x->layout), moment_backward(m, o, 0), room));
+    TRY(arena_declare(&m->arena, saved_room_bytes(m, v, o->n_parts > 0 ? o->n_parts : 1), moment_backward(m, o, 0), room));
     if (o->weight == NONE)
         arena_extend(&m->arena, *room, moment_backward(m, o, 1));
     return COMET_OK;
@@ -136,6 +136,7 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
         g->at[v] = fresh;
         return COMET_OK;
     }
+    const bool by_parts = o->deliveries[j].by_parts;
     arena_extend(&m->arena, there, moment);
     buffer_id sum = there;
     if (g->n_users[there] > 1 && g->n_users[fresh] == 1)
@@ -150,7 +151,7 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
     if (sum != there)
         g->n_users[there]--;
     g->at[v] = sum;
-    return kernel_add(m->backend, false, m->values[v].layout, &o->add[j]);
+    return kernel_add(m->backend, false, by_parts ? kernel_layout(o->backward_data, ARG_DIFF_SRC) : m->values[v].layout, &o->add[j]);
 }
 
 static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
@@ -173,16 +174,18 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
         g->n_users[o->diff]++;
         return deliver(m, g, o, j, o->diff);
     }
-    buffer_id *write = &o->deliveries[j].write;
+    delivery *d = &o->deliveries[j];
     if (o->type->backward_in_place && g->n_users[o->diff] == 1) {
-        *write = o->diff;
+        d->write = o->diff;
         g->n_users[o->diff]++;
     } else {
-        TRY(new_gradient(m, g, layout_bytes(x->layout), moment_backward(m, o, 1), write));
+        d->by_parts = o->n_parts > 1 && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
+        const uint64_t bytes = layout_bytes(x->layout) / (d->by_parts ? o->n_parts : 1);
+        TRY(new_gradient(m, g, bytes, moment_backward(m, o, 1), &d->write));
         if (!o->backward_weights && !o->own_depthwise) /* others write it at once */
-            arena_extend(&m->arena, *write, moment_backward(m, o, 0));
+            arena_extend(&m->arena, d->write, moment_backward(m, o, 0));
     }
-    return x->needs_gradient ? deliver(m, g, o, j, *write) : COMET_OK;
+    return x->needs_gradient ? deliver(m, g, o, j, d->write) : COMET_OK;
 }
 
 static uint64_t scratch_of(const kernel *k)
@@ -247,6 +250,8 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
         if (adds && o->gradient_reorder)
             arena_extend(&m->arena, o->weights_copy, weights);
     }
+    if (o->n_parts > 1)
+        TRY(arena_declare(&m->arena, op_part_gradient_bytes(m, o), weights, &o->part_gradient));
     if (adds || o->gradient_reorder) {
         const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
         TRY(arena_declare(&m->arena, layout_bytes(l ? l : m->parameters[o->weight].layout), weights, &o->fresh_weight));
@@ -298,6 +303,5 @@ comet_status lower(comet_model *m)
             TRY(hold_raw(m));
         TRY(lower_backward(m));
     }
-    TRY(arena_plan(&m->arena));
     return memory_plan(m);
 }

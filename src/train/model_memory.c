@@ -5,7 +5,7 @@
  * the region and coded tensors grow from its bottom; each slot has a ceiling, the lowest byte that any transient takes while
  * the slot is held. What does not fit below goes to memory that the store takes itself.
  */
-#include <math.h>
+#include <stdlib.h>
 
 #include "train/model_internal.h"
 #include "train/model_state.h"
@@ -91,12 +91,21 @@ static uint64_t coded_at(const comet_model *m, uint32_t moment)
     return bytes;
 }
 
-static uint64_t region_bytes(const comet_model *m)
+/* Lays out the arena for what is coded at each moment; the bytes of both. */
+static comet_status plan_region(comet_model *m, uint64_t *bytes)
 {
-    uint64_t most = m->arena.bytes;
-    for (uint32_t moment = 0; m->coded && moment < moments_of(m); moment++)
-        most = max_u64(most, arena_height(&m->arena, moment, moment) + coded_at(m, moment));
-    return (most + 4095) / 4096 * 4096;
+    const uint32_t n = moments_of(m);
+    uint64_t *coded = calloc(n, sizeof *coded), most = 0;
+    if (!coded)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %u moments", n);
+    for (uint32_t moment = 0; m->coded && moment < n; moment++)
+        coded[moment] = coded_at(m, moment);
+    const comet_status status = arena_plan(&m->arena, &(arena_others){coded, n});
+    for (uint32_t moment = 0; status == COMET_OK && moment < n; moment++)
+        most = max_u64(most, arena_height(&m->arena, moment, moment) + coded[moment]);
+    free(coded);
+    *bytes = (max_u64(most, m->arena.bytes) + 4095) / 4096 * 4096;
+    return status;
 }
 
 comet_status memory_share_region(comet_model *m)
@@ -166,7 +175,9 @@ comet_status memory_plan(comet_model *m)
     const comet_optimiser *o = &m->params.optimiser;
     const bool trains = !m->params.inference;
     comet_memory *t = &m->memory;
-    const uint64_t region = region_bytes(m), input = input_bytes(m);
+    const uint64_t input = input_bytes(m);
+    uint64_t region = 0;
+    TRY(plan_region(m, &region));
     m->arena.below = region - m->arena.bytes;
     *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
     if (model_keeps_steps(m))

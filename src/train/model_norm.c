@@ -4,14 +4,12 @@
  * backward decodes every tile twice.
  */
 #include <math.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
-#include "train/parallel.h"
+#include "train/tile_run.h"
 
 /* Coefficients by lanes, in this order in a scratch block. */
 enum {
@@ -49,14 +47,12 @@ typedef struct norm_run {
     double *sums;   /* segments of all tiles, or NULL */
     float *rooms;   /* a tile for each worker */
     double *folded; /* two by channel */
-    atomic_size_t next;
-    atomic_int status;
-    char error[256]; /* of the first that failed: sentences stay with their threads */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
     norm_gradient_coefficients gradient;
     const float *in, *dy;
     float *out;
+    uint64_t out_first; /* element that `out` begins with */
     bool puts;
 } norm_run;
 
@@ -120,7 +116,7 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     r->rooms = carve(&at, 0);
     r->apply =
         (norm_apply_coefficients){r->lanes[MEAN], r->lanes[SCALE], r->lanes[SHIFT], r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT]};
-    r->stored = (norm_stored_coefficients){.mask_from = r->lanes[MASK_FROM],
+    r->stored = (norm_stored_coefficients){.mask_from = r->lossy ? NULL : r->lanes[MASK_FROM],
                                            .mask_scale = r->lanes[MASK_SCALE],
                                            .mask_shift = r->lanes[MASK_SHIFT],
                                            .from = r->lanes[FROM],
@@ -169,9 +165,9 @@ static float coefficient(const norm_run *r, const channel_norm *n, int kind)
     case CODE_SHIFT: return n->code_beta;
     case FROM: return w ? n->code_beta : n->mean;
     case HAT_SCALE: return w ? 1 / n->code_gamma : n->inverse;
-    case MASK_FROM: return w ? 0 : n->mean;
-    case MASK_SCALE: return w ? 1 : n->gamma * n->inverse;
-    case MASK_SHIFT: return w ? 0 : n->beta;
+    case MASK_FROM: return n->mean;
+    case MASK_SCALE: return n->gamma * n->inverse;
+    case MASK_SHIFT: return n->beta;
     case OUT_FROM: return w ? n->code_beta : n->mean;
     case OUT_SCALE: return w ? n->gamma / n->code_gamma : n->gamma * n->inverse;
     default: return n->beta;
@@ -182,6 +178,8 @@ static void set_coefficients(const norm_run *r, int first, int end, const float 
 {
     const float floor = gamma_floor(r, learnt(r->m, r->m->weights, r->o->weight));
     for (int kind = first; kind < end; kind++) {
+        if (r->lossy && kind >= MASK_FROM && kind <= MASK_SHIFT) /* by the sign */
+            continue;
         for (uint64_t c = 0; c < r->s->channels; c++) {
             const channel_norm n = channel_of(r, c, mean, variance, floor);
             r->channel[c] = coefficient(r, &n, kind);
@@ -199,29 +197,22 @@ typedef struct tile_job {
     tile_fn *each;
 } tile_job;
 
-static void work(void *arg, size_t worker)
+static comet_status one_tile(void *arg, uint64_t tile, size_t worker)
 {
     const tile_job *job = arg;
-    norm_run *r = job->r;
-    for (;;) {
-        const uint64_t k = atomic_fetch_add(&r->next, 1), first = k * r->tile;
-        if (k >= r->n_tiles)
-            return;
-        const comet_status status = job->each(r, k, worker, first, min_u64(r->tile, r->s->n_elements - first));
-        int none = COMET_OK;
-        if (status != COMET_OK && atomic_compare_exchange_strong(&r->status, &none, (int)status))
-            snprintf(r->error, sizeof r->error, "%s", comet_last_error());
-    }
+    const uint64_t first = tile * job->r->tile;
+    return job->each(job->r, tile, worker, first, min_u64(job->r->tile, job->r->s->n_elements - first));
+}
+
+static comet_status for_tiles_of(norm_run *r, uint64_t first, uint64_t end, tile_fn *each)
+{
+    tile_job job = {r, each};
+    return tile_run(r->m->params.n_threads, first, end, one_tile, &job, r->o->layer->name);
 }
 
 static comet_status for_tiles(norm_run *r, tile_fn *each)
 {
-    tile_job job = {r, each};
-    atomic_store(&r->next, 0);
-    atomic_store(&r->status, COMET_OK);
-    parallel_run(NULL, (size_t)min_u64(r->m->params.n_threads, r->n_tiles), work, &job);
-    const comet_status status = (comet_status)atomic_load(&r->status);
-    return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", r->o->layer->name, r->error);
+    return for_tiles_of(r, 0, r->n_tiles, each);
 }
 
 static float *room_of(const norm_run *r, size_t worker)
@@ -345,17 +336,18 @@ static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint6
 {
     const float *v;
     TRY(comet_store_take_tile(r->m->store, r->slot, tile, worker, room_of(r, worker), &v));
-    norm_output(r->s, v, first, n, &r->stored, r->out + first);
+    norm_output(r->s, v, first, n, &r->stored, r->out + (first - r->out_first));
     return COMET_OK;
 }
 
-comet_status norm_again(comet_model *m, op *o, float *y, void *scratch)
+comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch)
 {
     norm_run r;
     begin_run(&r, m, o, scratch);
     r.out = y;
+    r.out_first = first_tile * r.tile;
     set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
-    return for_tiles(&r, output_tile);
+    return for_tiles_of(&r, first_tile, end_tile, output_tile);
 }
 
 static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)

@@ -141,6 +141,7 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 
 #define SMALL_SCRATCH ((uint64_t)64 << 20)
 #define LARGE_SCRATCH ((uint64_t)160 << 20)
+#define PART_BYTES ((uint64_t)32 << 20) /* of an input that backward decodes at once */
 
 static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool relu, const layout *input)
 {
@@ -196,10 +197,28 @@ static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec 
     return COMET_OK;
 }
 
+/* Equal parts of the batch with at most PART_BYTES of the input, that leave every thread two images and are large beside the
+ * weights, whose gradient is added up once a part; all tensors must begin aligned. Shapes alone decide, so that results do not
+ * depend on how tensors are held. */
+static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
+{
+    const uint64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
+    const uint64_t weights = s->out[0] * s->in[0] / s->groups * s->kernel[0] * s->kernel[1];
+    uint32_t best = 1;
+    for (uint32_t n = 2; n <= s->batch && in % 16 == 0 && out % 16 == 0; n++) {
+        const uint64_t images = s->batch / n;
+        if (images < 2 * (uint64_t)m->params.n_threads || images * in < 8 * weights || best * PART_BYTES >= s->batch * in * 4)
+            break;
+        if (s->batch % n == 0)
+            best = n;
+    }
+    return best;
+}
+
 static comet_status conv_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
-    const conv_spec s = conv_spec_of(m, l, o->relu, input_layout(m, o));
+    conv_spec s = conv_spec_of(m, l, o->relu, input_layout(m, o));
     const uint64_t area = (uint64_t)l->kernel[0] * l->kernel[1], in = s.in[0] / l->groups;
     const uint64_t dims[4] = {l->out_channels, in, l->kernel[0], l->kernel[1]};
     const bool first = !has_learnt_before(m, o);
@@ -208,6 +227,8 @@ static comet_status conv_prepare(comet_model *m, op *o)
     TRY(add_weights(m, o, 4, dims, in * area, l->out_channels * area));
     if (m->params.inference)
         return COMET_OK;
+    o->n_parts = conv_parts(m, &s);
+    s.batch /= o->n_parts;
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
     TRY(conv_prepare_weights(m, o, &s));
@@ -226,6 +247,7 @@ static comet_status linear_prepare(comet_model *m, op *o)
     TRY(add_weights(m, o, 2, dims, inputs, l->out_channels));
     if (m->params.inference)
         return COMET_OK;
+    o->n_parts = 1;
     if (!first)
         TRY(kernel_linear_backward_data(m->backend, o->forward, &o->backward_data));
     TRY(kernel_linear_backward_weights(m->backend, l->bias, o->forward, &o->backward_weights));
@@ -245,10 +267,16 @@ static comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
-static void depthwise_gradient(const comet_model *m, const op *o, float *gradient)
+/* Where part `part` of o's batch begins in a tensor of value v. */
+static float *part_of(const comet_model *m, const op *o, uint32_t v, float *whole, uint32_t part)
+{
+    return whole + part * (layout_bytes(m->values[v].layout) / sizeof(float) / o->n_parts);
+}
+
+static void depthwise_gradient(const comet_model *m, const op *o, const float *diff, float *gradient)
 {
     const comet_layer *l = o->layer;
-    depthwise_spec d = {.batch = m->params.batch};
+    depthwise_spec d = {.batch = m->params.batch / o->n_parts};
     uint64_t in[5], out[5];
     layout_dims(input_layout(m, o), in);
     layout_dims(m->values[o->output].layout, out);
@@ -262,21 +290,51 @@ static void depthwise_gradient(const comet_model *m, const op *o, float *gradien
         d.padding[i] = l->padding[i];
         d.dilation[i] = l->dilation[i];
     }
-    depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), arena_at(&m->arena, o->diff), gradient);
+    depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), diff, gradient);
 }
 
-comet_status op_run_backward_weights(comet_model *m, op *o, float *weight, float *bias)
+comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
 {
+    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part);
     if (o->own_depthwise) {
-        depthwise_gradient(m, o, weight);
+        depthwise_gradient(m, o, diff, weight);
         return COMET_OK;
     }
     const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
                                      [ARG_DIFF_WEIGHTS] = weight,
                                      [ARG_DIFF_BIAS] = bias,
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
+                                     [ARG_DIFF_DST] = diff,
                                      [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
     return kernel_run(o->backward_weights, &args);
+}
+
+static uint64_t gradient_floats(const comet_model *m, const op *o)
+{
+    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
+    return layout_bytes(l ? l : m->parameters[o->weight].layout) / sizeof(float);
+}
+
+uint64_t op_part_gradient_bytes(const comet_model *m, const op *o)
+{
+    return (padded_floats(gradient_floats(m, o)) + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
+}
+
+/* The first part writes, the others add. */
+static comet_status run_parts(comet_model *m, op *o, float *weight, float *bias)
+{
+    const uint64_t n = gradient_floats(m, o);
+    float *part_weight = arena_at(&m->arena, o->part_gradient);
+    float *part_bias = bias && part_weight ? part_weight + padded_floats(n) : NULL;
+    for (uint32_t k = 0; k < o->n_parts; k++) {
+        TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
+        TRY(op_run_backward_weights(m, o, k, k == 0 ? weight : part_weight, k == 0 ? bias : part_bias));
+        if (k > 0)
+            add_to(n, part_weight, weight);
+        if (k > 0 && bias)
+            add_to(m->parameters[o->bias].n, part_bias, bias);
+        TRY(assess_weighted(m, o, k));
+    }
+    return COMET_OK;
 }
 
 /* The gradient goes where it is kept; or first beside it, if its layout differs or it is to be added to what is there. */
@@ -286,7 +344,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     float *weight = gradient_at(m, o, o->weight), *bias = gradient_at(m, o, o->bias);
     float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
     float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
-    TRY(op_run_backward_weights(m, o, fresh_weight, fresh_bias));
+    TRY(run_parts(m, o, fresh_weight, fresh_bias));
     if (o->gradient_reorder) {
         float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
         const kernel_args move = {
@@ -301,24 +359,38 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     return COMET_OK;
 }
 
+/* The gradient of the input from a part of the batch; where that is to be added to another, part by part. */
+static comet_status run_part_of_data(comet_model *m, op *o, void *weights, uint32_t part)
+{
+    const delivery *d = &o->deliveries[0];
+    float *write = arena_at(&m->arena, d->write), *whole = d->by_parts ? arena_at(&m->arena, d->sum) : write;
+    float *there = part_of(m, o, o->inputs[0], whole, part);
+    void *scratch = arena_at(&m->arena, o->scratch_backward);
+    const kernel_args args = {.at = {[ARG_DIFF_SRC] = d->by_parts ? write : there,
+                                     [ARG_WEIGHTS] = weights,
+                                     [ARG_DIFF_DST] = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part),
+                                     [ARG_SCRATCH] = scratch}};
+    TRY(kernel_run(o->backward_data, &args));
+    const kernel_args sum = {.at = {[ARG_SRC] = there, [ARG_SRC_1] = write, [ARG_DST] = there, [ARG_SCRATCH] = scratch}};
+    return d->by_parts ? kernel_run(o->add[0], &sum) : COMET_OK;
+}
+
 static comet_status weighted_backward(comet_model *m, op *o)
 {
     TRY(weighted_backward_weights(m, o));
-    TRY(assess_weighted(m, o));
     if (!wants_gradient(m, o, 0))
         return COMET_OK;
-    void *scratch = arena_at(&m->arena, o->scratch_backward), *weights = learnt(m, m->weights, o->weight);
+    void *weights = learnt(m, m->weights, o->weight);
     if (o->weights_reorder) {
         void *copy = arena_at(&m->arena, o->weights_copy);
-        const kernel_args move = {.at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = scratch}};
+        const kernel_args move = {
+            .at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
         TRY(kernel_run(o->weights_reorder, &move));
         weights = copy;
     }
-    const kernel_args args = {.at = {[ARG_DIFF_SRC] = arena_at(&m->arena, o->deliveries[0].write),
-                                     [ARG_WEIGHTS] = weights,
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->diff),
-                                     [ARG_SCRATCH] = scratch}};
-    return kernel_run(o->backward_data, &args);
+    for (uint32_t k = 0; k < o->n_parts; k++)
+        TRY(run_part_of_data(m, o, weights, k));
+    return COMET_OK;
 }
 
 /* ---- one source, one destination: activations, pooling, lrn, changes of layout ---- */

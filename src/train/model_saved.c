@@ -1,14 +1,10 @@
 /*
  * What forward leaves for backward: the slots of the store, and when they are put, taken and dropped.
  */
-#include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "base/bytes.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
-#include "train/parallel.h"
+#include "train/tile_run.h"
 
 /* ---- slots ---- */
 
@@ -106,6 +102,12 @@ comet_status saved_declare(comet_model *m)
     return COMET_OK;
 }
 
+comet_slot value_slot(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? m->ops[x->producer].norm_slot : x->slot;
+}
+
 /* ---- forward ---- */
 
 static comet_status put_value(comet_model *m, uint32_t v)
@@ -141,23 +143,72 @@ comet_status saved_put_after(comet_model *m, const op *o)
 
 /* ---- backward ---- */
 
-static comet_status take_value(comet_model *m, uint32_t v, buffer_id room, buffer_id scratch)
+/* Tiles decoded one after another into a room. */
+typedef struct take_job {
+    const comet_model *m;
+    comet_slot slot;
+    uint64_t first, tile; /* the room's first tile; elements of one */
+    float *room;
+} take_job;
+
+static comet_status take_tile(void *arg, uint64_t k, size_t worker)
+{
+    const take_job *job = arg;
+    const float *x;
+    return comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x);
+}
+
+/* Whole tiles around the part, so that a room has place for one more. */
+static comet_status take_part(comet_model *m, uint32_t v, saved_part part, buffer_id room, buffer_id scratch)
+{
+    value *x = &m->values[v];
+    const comet_slot slot = value_slot(m, v);
+    const uint64_t n = layout_bytes(x->layout) / sizeof(float) / part.n, begin = part.index * n;
+    float *where = arena_at(&m->arena, room);
+    uint64_t n_tiles, tile;
+    TRY(comet_store_tiling(m->store, slot, &n_tiles, &tile));
+    const uint64_t first = begin / tile, end = (begin + n + tile - 1) / tile;
+    take_job job = {.m = m, .slot = slot, .first = first, .tile = tile, .room = where};
+    x->taken = where + (begin - first * tile);
+    if (x->derived)
+        return norm_again(m, &m->ops[x->producer], first, end, where, arena_at(&m->arena, scratch));
+    return tile_run(m->params.n_threads, first, end, take_tile, &job, m->ops[x->producer].layer->name);
+}
+
+uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts)
+{
+    const value *x = &m->values[v];
+    uint64_t n_tiles, tile;
+    if (n_parts == 1 || comet_store_tiling(m->store, value_slot(m, v), &n_tiles, &tile) != COMET_OK)
+        return layout_bytes(x->layout);
+    return layout_bytes(x->layout) / n_parts + 2 * tile * sizeof(float);
+}
+
+static comet_status take_value(comet_model *m, uint32_t v, saved_part part, buffer_id room, buffer_id scratch)
 {
     value *x = &m->values[v];
     void *where = arena_at(&m->arena, room);
-    if (!x->derived)
-        return comet_store_take(m->store, x->slot, where, &x->taken);
-    x->taken = where;
-    return norm_again(m, &m->ops[x->producer], where, arena_at(&m->arena, scratch));
+    if (room != NO_BUFFER && (x->derived || part.n > 1))
+        return take_part(m, v, part, room, scratch);
+    void *whole;
+    TRY(comet_store_take(m->store, x->slot, where, &whole));
+    x->taken = (float *)whole + part.index * (layout_bytes(x->layout) / sizeof(float) / part.n);
+    return COMET_OK;
+}
+
+comet_status saved_take_input(comet_model *m, op *o, saved_part part)
+{
+    return take_value(m, o->inputs[0], part, o->rooms[0], o->scratch_weights);
 }
 
 comet_status saved_take(comet_model *m, op *o)
 {
-    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+    const saved_part all = {0, 1};
+    for (uint32_t j = 0; o->type->keeps_input && o->n_parts == 0 && j < o->n_inputs; j++)
         if (j == 0 || o->inputs[j] != o->inputs[0])
-            TRY(take_value(m, o->inputs[j], o->rooms[j], o->scratch_weights));
+            TRY(take_value(m, o->inputs[j], all, o->rooms[j], o->scratch_weights));
     if (o->type->keeps_output)
-        TRY(take_value(m, o->output, o->room_output, o->scratch_weights));
+        TRY(take_value(m, o->output, all, o->room_output, o->scratch_weights));
     if (o->workspace_slot == COMET_NO_SLOT)
         return COMET_OK;
     return comet_store_take(m->store, o->workspace_slot, arena_at(&m->arena, o->room_workspace), &o->workspace_taken);
@@ -187,16 +238,14 @@ comet_status saved_drop(comet_model *m, op *o)
 typedef struct mask_job {
     const comet_model *m;
     comet_slot slot;
-    uint64_t n_tiles, tile, n;
+    uint64_t tile, n;
     const float *dy;
     float *dx, *rooms;
-    atomic_size_t next;
-    atomic_int status;
-    char error[256]; /* of the first that failed: sentences stay with their threads */
 } mask_job;
 
-static comet_status mask_tile(mask_job *job, uint64_t k, size_t worker)
+static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
 {
+    const mask_job *job = arg;
     const float *y;
     const uint64_t first = k * job->tile, n = min_u64(job->tile, job->n - first);
     TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
@@ -204,31 +253,16 @@ static comet_status mask_tile(mask_job *job, uint64_t k, size_t worker)
     return COMET_OK;
 }
 
-static void mask_tiles(void *arg, size_t worker)
-{
-    mask_job *job = arg;
-    for (;;) {
-        const uint64_t k = atomic_fetch_add(&job->next, 1);
-        if (k >= job->n_tiles)
-            return;
-        const comet_status status = mask_tile(job, k, worker);
-        int none = COMET_OK;
-        if (status != COMET_OK && atomic_compare_exchange_strong(&job->status, &none, (int)status))
-            snprintf(job->error, sizeof job->error, "%s", comet_last_error());
-    }
-}
-
 comet_status saved_mask(comet_model *m, const op *o)
 {
     const value *y = &m->values[o->output];
+    uint64_t n_tiles;
     mask_job job = {.m = m,
                     .slot = y->slot,
                     .n = layout_bytes(y->layout) / sizeof(float),
                     .dy = arena_at(&m->arena, o->diff_dst),
                     .dx = arena_at(&m->arena, o->diff),
                     .rooms = arena_at(&m->arena, o->scratch_weights)};
-    TRY(comet_store_tiling(m->store, y->slot, &job.n_tiles, &job.tile));
-    parallel_run(NULL, (size_t)min_u64(m->params.n_threads, job.n_tiles), mask_tiles, &job);
-    const comet_status status = (comet_status)atomic_load(&job.status);
-    return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", o->layer->name, job.error);
+    TRY(comet_store_tiling(m->store, y->slot, &n_tiles, &job.tile));
+    return tile_run(m->params.n_threads, 0, n_tiles, mask_tile, &job, o->layer->name);
 }

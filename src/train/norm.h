@@ -60,7 +60,7 @@ void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n,
 
 /* By lanes: what is read off a stored element v. */
 typedef struct norm_stored_coefficients {
-    const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0 */
+    const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0; NULL: v > 0 */
     const float *from, *scale;                        /* xhat = (v - from) scale */
     const float *out_from, *out_scale, *out_shift;    /* output before relu: (v - from) scale + shift */
 } norm_stored_coefficients;

@@ -1,0 +1,302 @@
+/*
+ * The loops of batch normalisation, for 16 lanes or any number of them: the same code, and the same roundings, for each
+ * instruction set. norm.c includes this once for each, with LOOP(name) and LOOP_TARGET defined, and LOOP_MASKS where AVX-512
+ * compares.
+ */
+/* No include guard: see above. */
+
+#define INLINE static inline __attribute__((LOOP_TARGET always_inline))
+
+/* ---- one element, for tails and rows of odd periods ---- */
+
+INLINE float LOOP(relu_or)(bool relu, float a)
+{
+    return relu && a < 0 ? 0 : a; /* NaN goes on */
+}
+
+/* Signs as the relu saw them. */
+INLINE float LOOP(with_sign_of)(float w, float a)
+{
+    const float positive = w > FLT_MIN ? w : FLT_MIN, other = w > 0 ? 0 : w;
+    return a > 0 ? positive : other;
+}
+
+INLINE void LOOP(apply_one)(const job *j, bool relu, bool codes, uint64_t i, uint64_t l)
+{
+    const norm_apply_coefficients *c = j->apply;
+    const float d = j->in[i] - c->mean[l], a = d * c->scale[l] + c->shift[l];
+    if (codes) {
+        const float w = d * c->code_scale[l] + c->code_shift[l];
+        j->w[i] = relu ? LOOP(with_sign_of)(w, a) : w;
+    }
+    j->out[i] = LOOP(relu_or)(relu, a);
+}
+
+INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, uint64_t l)
+{
+    const float a = c->mask_from ? (v - c->mask_from[l]) * c->mask_scale[l] + c->mask_shift[l] : v;
+    return !relu || a > 0;
+}
+
+INLINE void LOOP(output_one)(const job *j, bool relu, uint64_t i, uint64_t l)
+{
+    const norm_stored_coefficients *c = j->stored;
+    const float v = j->in[i], a = (v - c->out_from[l]) * c->out_scale[l] + c->out_shift[l];
+    j->out[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
+}
+
+INLINE void LOOP(gradient_one)(const job *j, bool relu, uint64_t i, uint64_t l)
+{
+    const norm_stored_coefficients *c = j->stored;
+    const norm_gradient_coefficients *g = j->gradient;
+    const float v = j->in[i], d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
+    j->out[i] = d * g->gain[l] + ((v - c->from[l]) * g->slope[l] + g->offset[l]);
+}
+
+/* What element i adds to the two sums. */
+INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, uint64_t i, uint64_t l, double *sum, double *other)
+{
+    float d, product;
+    if (what == MOMENTS) {
+        d = j->in[i] - j->shift[l];
+        product = d * d;
+    } else {
+        const norm_stored_coefficients *c = j->stored;
+        const float v = j->in[i];
+        d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
+        product = d * ((v - c->from[l]) * c->scale[l]);
+    }
+    *sum += (double)d;
+    *other += (double)product;
+}
+
+INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i, uint64_t l)
+{
+    if (what == APPLY)
+        LOOP(apply_one)(j, relu, codes, i, l);
+    else if (what == OUTPUT)
+        LOOP(output_one)(j, relu, i, l);
+    else
+        LOOP(gradient_one)(j, relu, i, l);
+}
+
+/* ---- sixteen at a time ---- */
+
+/* yes where a > b, else no, also where either is NaN. */
+INLINE vec LOOP(where_greater)(vec a, vec b, vec yes, vec no)
+{
+#ifdef LOOP_MASKS
+    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512)no, (__m512)yes);
+#else
+    typedef int32_t bits __attribute__((vector_size(4 * WIDE)));
+    const bits greater = a > b;
+    return (vec)(((bits)yes & greater) | ((bits)no & ~greater));
+#endif
+}
+
+INLINE vec LOOP(load)(const float *from)
+{
+    vec v;
+    memcpy(&v, from, sizeof v);
+    return v;
+}
+
+INLINE void LOOP(save)(vec v, float *to)
+{
+    memcpy(to, &v, sizeof v);
+}
+
+/* The relu's masks: (v - from) scale + shift > 0, or the sign of v. */
+typedef struct LOOP(threshold) {
+    bool whole; /* not by the sign alone */
+    vec from, scale, shift;
+} LOOP(threshold);
+
+INLINE LOOP(threshold) LOOP(threshold_of)(const norm_stored_coefficients *c, bool signs, uint64_t lane)
+{
+    LOOP(threshold) t = {.whole = !signs};
+    if (signs)
+        return t;
+    t.from = LOOP(load)(c->mask_from + lane);
+    t.scale = LOOP(load)(c->mask_scale + lane);
+    t.shift = LOOP(load)(c->mask_shift + lane);
+    return t;
+}
+
+/* x where the relu passed v, else 0. */
+INLINE vec LOOP(pass)(const LOOP(threshold) *t, vec v, vec x)
+{
+    const vec zero = {0};
+    return LOOP(where_greater)(t->whole ? (v - t->from) * t->scale + t->shift : v, zero, x, zero);
+}
+
+INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, uint64_t n, uint64_t lane)
+{
+    const norm_apply_coefficients *c = j->apply;
+    const vec zero = {0}, tiny = zero + FLT_MIN;
+    const vec mean = LOOP(load)(c->mean + lane), scale = LOOP(load)(c->scale + lane), shift = LOOP(load)(c->shift + lane);
+    const vec code_scale = codes ? LOOP(load)(c->code_scale + lane) : zero;
+    const vec code_shift = codes ? LOOP(load)(c->code_shift + lane) : zero;
+    const float *in = j->in;
+    float *out = j->out, *kept = j->w;
+    for (uint64_t i = at; i < at + n; i += WIDE) {
+        const vec d = LOOP(load)(in + i) - mean, a = d * scale + shift;
+        if (codes) {
+            vec w = d * code_scale + code_shift;
+            if (relu)
+                w = LOOP(where_greater)(a, zero, LOOP(where_greater)(w, tiny, w, tiny), LOOP(where_greater)(w, zero, zero, w));
+            LOOP(save)(w, kept + i);
+        }
+        LOOP(save)(relu ? LOOP(where_greater)(zero, a, zero, a) : a, out + i);
+    }
+}
+
+INLINE void LOOP(output_wide)(const job *j, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane)
+{
+    const norm_stored_coefficients *c = j->stored;
+    const vec zero = {0};
+    const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+    const vec from = LOOP(load)(c->out_from + lane), scale = LOOP(load)(c->out_scale + lane),
+              shift = LOOP(load)(c->out_shift + lane);
+    const float *in = j->in;
+    float *out = j->out;
+    for (uint64_t i = at; i < at + n; i += WIDE) {
+        const vec v = LOOP(load)(in + i), y = (v - from) * scale + shift;
+        LOOP(save)(relu ? LOOP(pass)(&t, v, LOOP(where_greater)(zero, y, zero, y)) : y, out + i);
+    }
+}
+
+INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane)
+{
+    const norm_stored_coefficients *c = j->stored;
+    const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+    const vec from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
+              slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
+    const float *in = j->in, *dy = j->dy;
+    float *out = j->out;
+    for (uint64_t i = at; i < at + n; i += WIDE) {
+        const vec v = LOOP(load)(in + i), d = LOOP(load)(dy + i);
+        LOOP(save)((relu ? LOOP(pass)(&t, v, d) : d) * gain + ((v - from) * slope + offset), out + i);
+    }
+}
+
+INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane, vec *sum,
+                            vec *other)
+{
+    const norm_stored_coefficients *c = j->stored;
+    const float *in = j->in, *dy = j->dy;
+    vec a = {0}, b = {0};
+    if (what == MOMENTS) {
+        const vec shift = LOOP(load)(j->shift + lane);
+        for (uint64_t i = at; i < at + n; i += WIDE) {
+            const vec d = LOOP(load)(in + i) - shift;
+            a += d;
+            b += d * d;
+        }
+    } else {
+        const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+        const vec from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
+        for (uint64_t i = at; i < at + n; i += WIDE) {
+            const vec v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
+            a += d;
+            b += d * ((v - from) * scale);
+        }
+    }
+    *sum = a;
+    *other = b;
+}
+
+/* Runs of RUN rows in float, runs in double. */
+INLINE void LOOP(sums_span)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane,
+                            double *segment)
+{
+    const uint64_t whole = n / WIDE * WIDE;
+    for (uint64_t i = 0; i < whole; i += RUN * WIDE) {
+        vec sum, other;
+        LOOP(sums_wide)(j, what, relu, signs, at + i, min_u64(RUN * WIDE, whole - i), lane, &sum, &other);
+        for (int l = 0; l < WIDE; l++) {
+            segment[l] += (double)sum[l];
+            segment[WIDE + l] += (double)other[l];
+        }
+    }
+    for (uint64_t l = 0; whole + l < n; l++)
+        LOOP(add_terms)(j, what, relu, at + whole + l, lane + l, &segment[l], &segment[WIDE + l]);
+}
+
+/* Elements [at, at + n) of the job, all in one group, 16 lanes from `lane` on. */
+INLINE void LOOP(wide_span)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane,
+                            double *segment)
+{
+    const uint64_t whole = n / WIDE * WIDE;
+    if (what == MOMENTS || what == SUMS) {
+        LOOP(sums_span)(j, what, relu, option, at, n, lane, segment);
+        return;
+    }
+    if (what == APPLY)
+        LOOP(apply_wide)(j, relu, option, at, whole, lane);
+    else if (what == OUTPUT)
+        LOOP(output_wide)(j, relu, option, at, whole, lane);
+    else
+        LOOP(gradient_wide)(j, relu, option, at, whole, lane);
+    for (uint64_t l = 0; whole + l < n; l++)
+        LOOP(one)(j, what, relu, option, at + whole + l, lane + l);
+}
+
+/* Rows of any period, one after another. */
+INLINE void LOOP(long_span)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane,
+                            double *segment)
+{
+    const uint64_t width = j->s->width;
+    for (uint64_t i = at; i < at + n; i += width)
+        for (uint64_t l = 0; l < width; l++) {
+            if (what == MOMENTS || what == SUMS)
+                LOOP(add_terms)(j, what, relu, i + l, lane + l, &segment[l], &segment[width + l]);
+            else
+                LOOP(one)(j, what, relu, option, i + l, lane + l);
+        }
+}
+
+/* Group by group. Pointers of the job are to its first element. */
+INLINE void LOOP(run_groups)(const job *j, kind what, bool relu, bool option)
+{
+    const norm_shape *s = j->s;
+    const uint64_t group = s->rows * s->period, end = j->first + j->n;
+    double *segment = j->segments;
+    for (uint64_t i = j->first; i < end;) {
+        const uint64_t g = i / group, next = min_u64(end, (g + 1) * group), lane = g % s->n_groups * s->width;
+        if (segment)
+            memset(segment, 0, 2 * s->width * sizeof *segment);
+        if (s->width == WIDE)
+            LOOP(wide_span)(j, what, relu, option, i - j->first, next - i, lane, segment);
+        else
+            LOOP(long_span)(j, what, relu, option, i - j->first, next - i, lane, segment);
+        segment = segment ? segment + 2 * s->width : NULL;
+        i = next;
+    }
+}
+
+/* `option`: apply makes codes too; the others find masks by the sign. */
+INLINE void LOOP(run_kind)(const job *j, kind what, bool option)
+{
+    if (j->s->relu)
+        option ? LOOP(run_groups)(j, what, true, true) : LOOP(run_groups)(j, what, true, false);
+    else
+        option ? LOOP(run_groups)(j, what, false, true) : LOOP(run_groups)(j, what, false, false);
+}
+
+__attribute__((LOOP_TARGET noinline)) static void LOOP(run)(const job *j, kind what)
+{
+    const bool signs = j->stored && !j->stored->mask_from;
+    switch (what) {
+    case MOMENTS: LOOP(run_groups)(j, MOMENTS, false, false); break;
+    case APPLY: LOOP(run_kind)(j, APPLY, j->w != NULL); break;
+    case OUTPUT: LOOP(run_kind)(j, OUTPUT, signs); break;
+    case SUMS: LOOP(run_kind)(j, SUMS, signs); break;
+    case GRADIENT: LOOP(run_kind)(j, GRADIENT, signs); break;
+    }
+}
+
+#undef INLINE
+#undef LOOP
+#undef LOOP_TARGET
+#undef LOOP_MASKS
