@@ -20,7 +20,7 @@
 #define WIDEST_BOUND 0.7                 /* standard deviations: beyond this errors are no longer even and centred */
 #define DITHER_FROM 0.35                 /* likewise: from here on dither makes them so, where zeros need not be kept */
 #define SAMPLE_BYTES ((uint64_t)512 << 10) /* of one convolution's sample, but at least an image */
-#define SAMPLE_IMAGES 16
+#define SAMPLE_IMAGES 8
 #define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
 #define SPIKE 2.0                           /* times the mean loss */
 #define UNKNOWN_RATIO 8                     /* of what has not been put yet, where it may be lossy */
