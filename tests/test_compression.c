@@ -173,7 +173,7 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
-/* Two threads and one, memory and disk, checksums or not: the same bits. */
+/* Memory and disk, checksums or not, either level, decoded once or again for each reader: the same bits. */
 static void test_same_bits(void **state)
 {
     (void)state;
@@ -185,6 +185,9 @@ static void test_same_bits(void **state)
     p.compression.checksums = true;
     outcome b = train(net, &p, 4);
     assert_same("spilled", &a, &b);
+    p = compress_params(6, COMET_COMPRESS_DENSE);
+    outcome c = train(net, &p, 4);
+    assert_same("dense", &a, &c);
     comet_net_destroy(net);
 }
 

@@ -145,6 +145,8 @@ comet_status arena_plan(arena *a, const arena_others *others)
         free(offsets);
         return comet_fail(COMET_ERROR_MEMORY, "no memory for the plan of %u buffers", a->n_buffers);
     }
+    for (uint32_t i = 0; i < a->n_buffers; i++)
+        a->buffers[i].rank = 0;
     for (uint32_t plan = 0; plan < N_PLANS; plan++) {
         arena_buffer *highest = NULL;
         place_all(a, order, order + a->n_buffers);

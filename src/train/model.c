@@ -279,6 +279,10 @@ static void begin(comet_model *m, const float *images, uint64_t step)
     parallel_set_threads(m->params.n_threads);
     m->images = images;
     m->step = step;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        m->ops[i].norm_decoded = false;
+    for (uint32_t v = 0; v < m->n_values; v++)
+        m->values[v].decoded = false;
     comet_store_clear(m->store);
 }
 

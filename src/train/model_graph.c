@@ -30,6 +30,8 @@ static comet_status add_value(comet_model *m, uint32_t *index)
                                      .last_reader = NONE,
                                      .slot = COMET_NO_SLOT,
                                      .tensor = NONE,
+                                     .whole = NO_BUFFER,
+                                     .first_backward = NONE,
                                      .last_backward = NONE,
                                      .buffer = NO_BUFFER};
     *index = m->n_values++;
@@ -49,6 +51,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .variance = NONE,
               .norm_slot = COMET_NO_SLOT,
               .norm_tensor = NONE,
+              .norm_whole = NO_BUFFER,
               .workspace = NO_BUFFER,
               .workspace_slot = COMET_NO_SLOT,
               .room_output = NO_BUFFER,
@@ -347,6 +350,8 @@ static void keep(comet_model *m, const op *o, uint32_t v, const char *what, come
     x->saved = true;
     if (x->last_backward == NONE || o->index < x->last_backward)
         x->last_backward = o->index; /* backward goes down */
+    if (x->first_backward == NONE || o->index > x->first_backward)
+        x->first_backward = o->index;
 }
 
 /* Masks come last: what else reads the value decides whether masks are all that is read. */

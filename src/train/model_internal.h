@@ -43,7 +43,9 @@ typedef struct value {
     comet_slot slot;        /* COMET_NO_SLOT: derived, or not saved */
     uint32_t tensor;        /* of the adaptive bound, NONE: exact, or masks alone */
     void *taken;            /* from the store, for the op at hand in backward */
-    uint32_t last_backward; /* op that reads it last in backward, NONE: nobody does */
+    buffer_id whole;        /* room for all of it, decoded once for all readers; NO_BUFFER: each decodes it again */
+    bool decoded;           /* it is there, in the step at hand */
+    uint32_t first_backward, last_backward; /* ops that read it first and last in backward, NONE: nobody does */
     buffer_id buffer;       /* forward's, and backward's if held raw */
 } value;
 
@@ -90,6 +92,8 @@ struct op {
     comet_slot norm_slot;                       /* batch norm: what it stores */
     norm_shape norm;
     uint32_t norm_tensor; /* of the adaptive bound, or NONE */
+    buffer_id norm_whole; /* as value.whole, for what it stored */
+    bool norm_decoded;
     const layout *workspace_layout;
     buffer_id workspace;
     comet_slot workspace_slot;
@@ -167,7 +171,7 @@ comet_status lower(comet_model *m);
 
 /* ---- model_memory.c ---- */
 
-/* Lays out the arena, and fills m->memory. */
+/* Lays out the arena, with more rooms where they cost no memory, and fills m->memory. */
 comet_status memory_plan(comet_model *m);
 /* Lends the part of the arena's region that transients leave free to the store. */
 comet_status memory_share_region(comet_model *m);
@@ -203,6 +207,8 @@ comet_status norm_backward(comet_model *m, op *o);
  * norm_scratch_bytes. */
 comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
+/* A reader has gone through tiles in their order, if `all` to the last: then they all lie in norm_whole, where there is one. */
+void norm_took(op *o, bool all);
 
 /* ---- model_saved.c: what forward puts and backward takes ---- */
 

@@ -6,6 +6,7 @@
  * the slot is held. What does not fit below goes to memory that the store takes itself.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "train/model_internal.h"
 #include "train/model_state.h"
@@ -91,20 +92,107 @@ static uint64_t coded_at(const comet_model *m, uint32_t moment)
     return bytes;
 }
 
-/* Lays out the arena for what is coded at each moment; the bytes of both. */
+/* A region in the making. */
+typedef struct region_plan {
+    uint32_t n_moments;
+    uint64_t *coded, *live; /* bytes at each moment: of coded tensors, and of buffers */
+    uint64_t bytes;         /* of all, once it is laid out */
+} region_plan;
+
+static comet_status lay_out(comet_model *m, region_plan *p)
+{
+    uint64_t most = 0;
+    TRY(arena_plan(&m->arena, &(arena_others){p->coded, p->n_moments}));
+    for (uint32_t moment = 0; moment < p->n_moments; moment++)
+        most = max_u64(most, arena_height(&m->arena, moment, moment) + p->coded[moment]);
+    p->bytes = (max_u64(most, m->arena.bytes) + 4095) / 4096 * 4096;
+    return COMET_OK;
+}
+
+static void count_live(const comet_model *m, region_plan *p)
+{
+    memset(p->live, 0, p->n_moments * sizeof *p->live);
+    for (uint32_t i = 0; i < m->arena.n_buffers; i++)
+        for (uint32_t moment = m->arena.buffers[i].first; moment <= m->arena.buffers[i].last; moment++)
+            p->live[moment] += m->arena.buffers[i].bytes;
+}
+
+/* Room for all of what is stored in a slot, from its first reader on, if that leaves everything below `most`. */
+static comet_status add_whole(comet_model *m, region_plan *p, uint64_t most, comet_slot slot, uint32_t first, uint32_t last,
+                              buffer_id *whole)
+{
+    const uint64_t bytes = comet_store_slot_spec(m->store, slot)->bytes;
+    for (uint32_t moment = first; moment <= last; moment++)
+        if (p->live[moment] + p->coded[moment] + bytes > most)
+            return COMET_OK;
+    for (uint32_t moment = first; moment <= last; moment++)
+        p->live[moment] += bytes;
+    TRY(arena_declare(&m->arena, bytes, first, whole));
+    arena_extend(&m->arena, *whole, last);
+    return COMET_OK;
+}
+
+/* For what a batch norm stored, and for values that several read. */
+static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
+{
+    count_live(m, p);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        value *y = &m->values[o->output];
+        const bool read = y->first_backward != NONE;
+        const uint32_t last = moment_backward(m, o, 1), first = read ? moment_backward(m, &m->ops[y->first_backward], 0) : last;
+        if (o->norm_slot != COMET_NO_SLOT)
+            TRY(add_whole(m, p, most, o->norm_slot, first, last, &o->norm_whole));
+        else if (read && y->slot != COMET_NO_SLOT && y->first_backward != y->last_backward)
+            TRY(add_whole(m, p, most, y->slot, first, last, &y->whole));
+    }
+    return lay_out(m, p);
+}
+
+static void remove_wholes(comet_model *m, uint32_t n_buffers)
+{
+    m->arena.n_buffers = n_buffers;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        m->ops[i].norm_whole = NO_BUFFER;
+    for (uint32_t v = 0; v < m->n_values; v++)
+        m->values[v].whole = NO_BUFFER;
+}
+
+/* Decoding once in place of up to three times, as far as the region has room for it outside its worst moments. Buffers do not
+ * fit together without gaps, hence the trials. At level fast decoding again costs no more than reading raw tensors. */
+static comet_status use_spare_room(comet_model *m, region_plan *p)
+{
+    static const double shares[] = {1, 0.96, 0.92, 0.85, 0.75};
+    const uint32_t n_buffers = m->arena.n_buffers;
+    const uint64_t without = p->bytes;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        TRY(add_wholes(m, p, (uint64_t)(shares[i] * (double)without)));
+        if (p->bytes <= without)
+            return COMET_OK;
+        remove_wholes(m, n_buffers);
+    }
+    return lay_out(m, p);
+}
+
+static comet_status plan_moments(comet_model *m, region_plan *p)
+{
+    for (uint32_t moment = 0; m->coded && moment < p->n_moments; moment++)
+        p->coded[moment] = coded_at(m, moment);
+    TRY(lay_out(m, p));
+    return m->coded && m->params.compression.mode == COMET_COMPRESS_DENSE ? use_spare_room(m, p) : COMET_OK;
+}
+
+/* Lays out the arena; the bytes of it and of what is coded. */
 static comet_status plan_region(comet_model *m, uint64_t *bytes)
 {
     const uint32_t n = moments_of(m);
-    uint64_t *coded = calloc(n, sizeof *coded), most = 0;
-    if (!coded)
+    uint64_t *moments = calloc(2 * (size_t)n, sizeof *moments);
+    if (!moments)
         return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %u moments", n);
-    for (uint32_t moment = 0; m->coded && moment < n; moment++)
-        coded[moment] = coded_at(m, moment);
-    const comet_status status = arena_plan(&m->arena, &(arena_others){coded, n});
-    for (uint32_t moment = 0; status == COMET_OK && moment < n; moment++)
-        most = max_u64(most, arena_height(&m->arena, moment, moment) + coded[moment]);
-    free(coded);
-    *bytes = (max_u64(most, m->arena.bytes) + 4095) / 4096 * 4096;
+    region_plan p = {.n_moments = n, .coded = moments, .live = moments + n};
+    const comet_status status = plan_moments(m, &p);
+    free(moments);
+    *bytes = p.bytes;
     return status;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it
- * goes tile by tile of the store, so that coded tensors are never whole in memory: forward normalises in place while it codes,
- * backward decodes every tile twice.
+ * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it codes;
+ * backward decodes every tile for each pass, or once where there is room for all of them.
  */
 #include <math.h>
 #include <string.h>
@@ -46,6 +46,7 @@ typedef struct norm_run {
     float *lanes[N_COEFFICIENTS], *channel;
     double *sums;   /* segments of all tiles, or NULL */
     float *rooms;   /* a tile for each worker */
+    float *whole;   /* norm_whole, or NULL */
     double *folded; /* two by channel */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
@@ -114,6 +115,7 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     r->folded = carve(&at, 2 * r->s->channels * sizeof(double));
     r->sums = carve(&at, r->n_tiles * r->segments * 2 * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
+    r->whole = arena_at(&m->arena, o->norm_whole);
     r->apply =
         (norm_apply_coefficients){r->lanes[MEAN], r->lanes[SCALE], r->lanes[SHIFT], r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT]};
     r->stored = (norm_stored_coefficients){.mask_from = r->lossy ? NULL : r->lanes[MASK_FROM],
@@ -332,10 +334,22 @@ comet_status norm_forward(comet_model *m, op *o, run_mode mode)
 
 /* ---- backward ---- */
 
+static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float **v)
+{
+    float *room = r->whole ? r->whole + first : room_of(r, worker);
+    *v = room;
+    return r->o->norm_decoded ? COMET_OK : comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
+}
+
+void norm_took(op *o, bool all)
+{
+    o->norm_decoded = all && o->norm_whole != NO_BUFFER;
+}
+
 static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(comet_store_take_tile(r->m->store, r->slot, tile, worker, room_of(r, worker), &v));
+    TRY(take_tile(r, tile, worker, first, &v));
     norm_output(r->s, v, first, n, &r->stored, r->out + (first - r->out_first));
     return COMET_OK;
 }
@@ -353,7 +367,7 @@ comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end
 static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(comet_store_take_tile(r->m->store, r->slot, tile, worker, room_of(r, worker), &v));
+    TRY(take_tile(r, tile, worker, first, &v));
     norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, segments_of(r, tile));
     return COMET_OK;
 }
@@ -361,7 +375,7 @@ static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_
 static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(comet_store_take_tile(r->m->store, r->slot, tile, worker, room_of(r, worker), &v));
+    TRY(take_tile(r, tile, worker, first, &v));
     norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, r->out + first);
     return COMET_OK;
 }
@@ -371,7 +385,7 @@ static comet_status squares_tile(norm_run *r, uint64_t tile, size_t worker, uint
 {
     const float *v;
     float *room = room_of(r, worker);
-    TRY(comet_store_take_tile(r->m->store, r->slot, tile, worker, room, &v));
+    TRY(take_tile(r, tile, worker, first, &v));
     norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, room);
     norm_sum_moments(r->s, room, first, n, r->lanes[OFFSET], segments_of(r, tile));
     return COMET_OK;
@@ -439,6 +453,7 @@ comet_status norm_backward(comet_model *m, op *o)
     r.dy = arena_at(&m->arena, o->diff);
     r.out = arena_at(&m->arena, o->deliveries[0].write);
     TRY(for_tiles(&r, sums_tile));
+    norm_took(o, true);
     fold_tiles(&r);
     set_gradient(&r, fresh_scale, fresh_shift);
     if (assess_is_due(m) && r.lossy) {

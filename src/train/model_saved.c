@@ -158,21 +158,48 @@ static comet_status take_tile(void *arg, uint64_t k, size_t worker)
     return comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x);
 }
 
-/* Whole tiles around the part, so that a room has place for one more. */
-static comet_status take_part(comet_model *m, uint32_t v, saved_part part, buffer_id room, buffer_id scratch)
+/* Elements of a part and the tiles around it; a room has place for one more tile. */
+typedef struct part_tiles {
+    uint64_t begin, first, end, tile;
+} part_tiles;
+
+static comet_status tiles_of_part(const comet_model *m, uint32_t v, saved_part part, part_tiles *t)
+{
+    const uint64_t n = layout_bytes(m->values[v].layout) / sizeof(float) / part.n;
+    uint64_t n_tiles;
+    TRY(comet_store_tiling(m->store, value_slot(m, v), &n_tiles, &t->tile));
+    t->begin = part.index * n;
+    t->first = t->begin / t->tile;
+    t->end = (t->begin + n + t->tile - 1) / t->tile;
+    return COMET_OK;
+}
+
+static comet_status derive_part(comet_model *m, uint32_t v, saved_part part, float *room, buffer_id scratch)
 {
     value *x = &m->values[v];
-    const comet_slot slot = value_slot(m, v);
-    const uint64_t n = layout_bytes(x->layout) / sizeof(float) / part.n, begin = part.index * n;
-    float *where = arena_at(&m->arena, room);
-    uint64_t n_tiles, tile;
-    TRY(comet_store_tiling(m->store, slot, &n_tiles, &tile));
-    const uint64_t first = begin / tile, end = (begin + n + tile - 1) / tile;
-    take_job job = {.m = m, .slot = slot, .first = first, .tile = tile, .room = where};
-    x->taken = where + (begin - first * tile);
-    if (x->derived)
-        return norm_again(m, &m->ops[x->producer], first, end, where, arena_at(&m->arena, scratch));
-    return tile_run(m->params.n_threads, first, end, take_tile, &job, m->ops[x->producer].layer->name);
+    op *producer = &m->ops[x->producer];
+    part_tiles t;
+    TRY(tiles_of_part(m, v, part, &t));
+    x->taken = room + (t.begin - t.first * t.tile);
+    TRY(norm_again(m, producer, t.first, t.end, room, arena_at(&m->arena, scratch)));
+    norm_took(producer, part.index + 1 == part.n);
+    return COMET_OK;
+}
+
+/* Into `whole`, if there is one and it will not be spoilt by assessing. */
+static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, float *room)
+{
+    value *x = &m->values[v];
+    const bool keeps = x->whole != NO_BUFFER && !assess_is_due(m);
+    part_tiles t;
+    TRY(tiles_of_part(m, v, part, &t));
+    float *where = keeps ? (float *)arena_at(&m->arena, x->whole) + t.first * t.tile : room;
+    take_job job = {.m = m, .slot = x->slot, .first = t.first, .tile = t.tile, .room = where};
+    x->taken = where + (t.begin - t.first * t.tile);
+    if (!x->decoded)
+        TRY(tile_run(m->params.n_threads, t.first, t.end, take_tile, &job, m->ops[x->producer].layer->name));
+    x->decoded = x->decoded || (keeps && part.index + 1 == part.n);
+    return COMET_OK;
 }
 
 uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts)
@@ -187,10 +214,11 @@ uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts)
 static comet_status take_value(comet_model *m, uint32_t v, saved_part part, buffer_id room, buffer_id scratch)
 {
     value *x = &m->values[v];
-    void *where = arena_at(&m->arena, room);
-    if (room != NO_BUFFER && (x->derived || part.n > 1))
-        return take_part(m, v, part, room, scratch);
-    void *whole;
+    void *where = arena_at(&m->arena, room), *whole;
+    if (x->derived)
+        return derive_part(m, v, part, where, scratch);
+    if (room != NO_BUFFER && (part.n > 1 || x->whole != NO_BUFFER))
+        return decode_part(m, v, part, where);
     TRY(comet_store_take(m->store, x->slot, where, &whole));
     x->taken = (float *)whole + part.index * (layout_bytes(x->layout) / sizeof(float) / part.n);
     return COMET_OK;
@@ -239,7 +267,7 @@ typedef struct mask_job {
     const comet_model *m;
     comet_slot slot;
     uint64_t tile, n;
-    const float *dy;
+    const float *whole, *dy; /* whole: decoded already, or NULL */
     float *dx, *rooms;
 } mask_job;
 
@@ -248,7 +276,10 @@ static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
     const mask_job *job = arg;
     const float *y;
     const uint64_t first = k * job->tile, n = min_u64(job->tile, job->n - first);
-    TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
+    if (job->whole)
+        y = job->whole + first;
+    else
+        TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
     pass_where_positive(n, y, job->dy + first, job->dx + first);
     return COMET_OK;
 }
@@ -260,6 +291,7 @@ comet_status saved_mask(comet_model *m, const op *o)
     mask_job job = {.m = m,
                     .slot = y->slot,
                     .n = layout_bytes(y->layout) / sizeof(float),
+                    .whole = y->decoded ? arena_at(&m->arena, y->whole) : NULL,
                     .dy = arena_at(&m->arena, o->diff_dst),
                     .dx = arena_at(&m->arena, o->diff),
                     .rooms = arena_at(&m->arena, o->scratch_weights)};
