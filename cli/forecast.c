@@ -57,14 +57,21 @@ cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset 
 
 /* ---- a few steps ---- */
 
-static comet_status plan(const forecaster *f, comet_compress_mode mode, double ratio, uint32_t batch, comet_memory *memory)
+static comet_status plan_spilling(const forecaster *f, comet_compress_mode mode, double ratio, uint32_t batch,
+                                  const char *spill_folder, comet_memory *memory)
 {
     comet_model_params params = f->params;
     params.batch = batch;
     params.compression.mode = mode;
     params.compression.planned_ratio = ratio;
-    params.compression.spill_folder = NULL;
+    params.compression.spill_folder = spill_folder;
+    params.compression.spill_above = 0;
     return comet_model_plan(f->net, &params, memory);
+}
+
+static comet_status plan(const forecaster *f, comet_compress_mode mode, double ratio, uint32_t batch, comet_memory *memory)
+{
+    return plan_spilling(f, mode, ratio, batch, NULL, memory);
 }
 
 /* The net as a file without a name, which the other process reads through ours. */
@@ -194,6 +201,18 @@ cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch
             return code;
     }
     const comet_status status = foretell(f, mode, batch, forecast);
+    return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
+}
+
+cli_exit forecast_least(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t *peak)
+{
+    memory_forecast forecast;
+    const cli_exit code = forecast_memory(f, mode, batch, &forecast);
+    if (code != CLI_OK)
+        return code;
+    const comet_status status =
+        plan_spilling(f, mode, f->samples[mode].planned_ratio, batch, f->compression->spill, &forecast.model);
+    *peak = forecast.model.total + forecast.data + forecast.program;
     return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
 }
 

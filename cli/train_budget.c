@@ -36,17 +36,22 @@ double budget_rate_factor(comet_optimiser_kind optimiser, uint32_t batch, uint32
     return fmin(optimiser == COMET_OPTIMISER_ADAMW ? sqrt(times) : times, most_rate);
 }
 
-/* From what was asked for to what takes least. Whoever asked for exact bits does not get others. */
+/* From what was asked for to what takes least; nothing coded takes least where batches are tiny. Whoever asked for exact bits
+ * does not get others. */
 static size_t ladder_of(comet_compress_mode first, comet_compress_mode ladder[MAX_LADDER])
 {
     size_t n = 0;
     ladder[n++] = first;
-    if (first == COMET_COMPRESS_LOSSLESS)
+    if (first == COMET_COMPRESS_LOSSLESS) {
+        ladder[n++] = COMET_COMPRESS_OFF;
         return n;
+    }
     if (first == COMET_COMPRESS_OFF)
         ladder[n++] = COMET_COMPRESS_AUTO;
     if (first != COMET_COMPRESS_DENSE)
         ladder[n++] = COMET_COMPRESS_DENSE;
+    if (first != COMET_COMPRESS_OFF)
+        ladder[n++] = COMET_COMPRESS_OFF;
     return n;
 }
 
@@ -60,7 +65,7 @@ typedef struct budget {
     comet_compress_mode mode;
     uint32_t batch;
     memory_forecast forecast;
-    uint64_t spill_above;
+    uint64_t least, spill_above; /* least: with everything spilled */
     bool fits, spills;
 } budget;
 
@@ -75,51 +80,61 @@ static cli_exit choose_batch(budget *b)
     return code;
 }
 
-static cli_exit choose_mode(budget *b)
+/* The first that fits; if none does, the one that takes least, and that can be spilled where that is allowed. */
+static cli_exit choose_mode(budget *b, bool may_spill)
 {
-    cli_exit code = CLI_OK;
-    for (size_t i = 0; i < b->n_ladder && !b->fits && code == CLI_OK; i++) {
-        b->mode = b->ladder[i];
-        code = forecast_memory(&b->f, b->mode, b->batch, &b->forecast);
-        b->fits = code == CLI_OK && b->forecast.peak <= b->usable;
+    for (size_t i = 0; i < b->n_ladder && !b->fits; i++) {
+        memory_forecast forecast;
+        const cli_exit code = forecast_memory(&b->f, b->ladder[i], b->batch, &forecast);
+        if (code != CLI_OK)
+            return code;
+        b->fits = forecast.peak <= b->usable;
+        const bool considered = b->fits || !may_spill || b->ladder[i] != COMET_COMPRESS_OFF;
+        if (i == 0 || (considered && forecast.peak < b->forecast.peak)) {
+            b->mode = b->ladder[i];
+            b->forecast = forecast;
+        }
     }
-    return code;
+    return CLI_OK;
 }
 
 /* Everything else stays in memory; coded activations get what is left. Where all fits it is a net to fall into. */
-static void choose_spill(budget *b)
+static cli_exit choose_spill(budget *b)
 {
-    const uint64_t rest = b->forecast.peak - b->forecast.model.saved;
-    b->spills = !b->fits && rest < b->usable && b->mode != COMET_COMPRESS_OFF;
-    b->spill_above = b->usable > rest ? b->usable - rest : 0;
+    if (b->mode == COMET_COMPRESS_OFF)
+        return CLI_OK;
+    const cli_exit code = forecast_least(&b->f, b->mode, b->batch, &b->least);
+    b->spills = code == CLI_OK && !b->fits && b->least < b->usable;
+    b->spill_above = b->usable > b->least ? b->usable - b->least : 0;
+    return code;
 }
 
 static cli_exit refuse(budget *b, bool may_spill)
 {
     char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
     const uint64_t wanted = (uint64_t)((double)b->forecast.peak / (1 - MEMORY_RESERVE));
-    const uint64_t rest = b->forecast.peak - b->forecast.model.saved;
     uint32_t batch = 0;
     const cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
     if (code != CLI_OK)
         return code;
+    /* The most that spilling may save; known better where it was tried. */
+    const bool disk_would_do = !may_spill && b->forecast.peak - b->forecast.model.saved < b->usable;
     if (batch > 0)
         snprintf(fitting, sizeof fitting, "; batch %" PRIu32 " would fit", batch);
     return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s needs %s, %s are allowed%s%s", b->batch,
                 mode_name(b->mode), size_text(wanted, need), size_text(b->bytes, has), fitting,
-                may_spill || rest >= b->usable ? "" : "; --spill DIR would do on a disk");
+                disk_would_do ? "; --spill DIR may do on a disk" : "");
 }
 
 static void describe(const budget *b, bool automatic, char text[BUDGET_TEXT_BYTES])
 {
     char peak[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], spill[80] = "", size[SIZE_TEXT_BYTES];
-    const uint64_t held = b->forecast.model.saved;
     if (b->spills)
         snprintf(spill, sizeof spill, ", %s of activations in memory and the rest spilled", size_text(b->spill_above, size));
     snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
              b->batch, automatic ? " (chosen)" : "", mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
              b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "",
-             size_text(b->spills ? b->forecast.peak - held + b->spill_above : b->forecast.peak, peak),
+             size_text(b->spills ? b->usable : b->forecast.peak, peak),
              size_text(b->bytes, all));
     strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);
 }
@@ -155,11 +170,13 @@ static cli_exit settle(void *data)
     if (code == CLI_OK && s->args->batch.automatic)
         code = choose_batch(&b);
     if (code == CLI_OK)
-        code = choose_mode(&b);
+        code = choose_mode(&b, s->compression->spill != NULL);
     if (code != CLI_OK)
         return code;
     if (s->compression->spill)
-        choose_spill(&b);
+        code = choose_spill(&b);
+    if (code != CLI_OK)
+        return code;
     if (!b.fits && !b.spills)
         return refuse(&b, s->compression->spill != NULL);
     s->p.model.batch = b.batch;

@@ -60,7 +60,10 @@ void memory_table_print(FILE *out, const comet_model *model)
         fprintf(out, "    and %zu more\n", n_lines - n_top);
     print_bytes(out, "transients", m.transient);
     print_bytes(out, "  of these, scratchpads at most", m.scratch);
-    print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
+    if (m.assessing > 0)
+        print_bytes(out, "assessments", m.assessing);
+    print_bytes(out, "generated code and libraries", m.code);
+    print_bytes(out, coded ? "total, at the peak" : "total", m.total);
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 
@@ -73,6 +76,8 @@ void json_add_memory(json *j, const comet_memory *m)
     json_add_u64(j, "gradients_bytes", m->gradients);
     json_add_u64(j, "optimiser_bytes", m->optimiser);
     json_add_u64(j, "scratch_bytes", m->scratch);
+    json_add_u64(j, "assessing_bytes", m->assessing);
+    json_add_u64(j, "code_bytes", m->code);
     json_add_u64(j, "planned_bytes", m->total);
 }
 

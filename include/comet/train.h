@@ -85,7 +85,7 @@ typedef struct comet_model_params {
     bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
-                            with   accumulate or clipping */
+                            with accumulate or clipping */
     uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */
     comet_optimiser optimiser;
     comet_compression compression;
@@ -93,7 +93,7 @@ typedef struct comet_model_params {
 
 COMET_API void comet_model_params_init(comet_model_params *params);
 
-/* Bytes, by what they are for. Everything a model allocates is in here, except the code that oneDNN generates. */
+/* Bytes, by what they are for: everything a model allocates. */
 typedef struct comet_memory {
     uint64_t weights, gradients, optimiser;
     uint64_t
@@ -101,7 +101,9 @@ typedef struct comet_memory {
     uint64_t saved;      /* what this model holds at the peak */
     uint64_t transient;  /* the rest of the arena: tensors and gradients of the layer at work */
     uint64_t scratch;    /* the largest part of `transient` that is scratchpads and reordered weights */
-    uint64_t total;
+    uint64_t assessing;  /* samples and gradients that assessments compare, while they last */
+    uint64_t code;       /* of a model: by how much the process grew while its kernels were made; of a plan: 0 */
+    uint64_t total;      /* at the peak: coded tensors and transients are largest at different times */
 } comet_memory;
 
 /* One line of the table: what forward leaves for backward, by layer. */
@@ -339,6 +341,8 @@ COMET_API uint64_t comet_memory_available(void);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
+/* Likewise at this moment. */
+COMET_API uint64_t comet_rss(void);
 
 #ifdef __cplusplus
 }

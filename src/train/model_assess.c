@@ -355,6 +355,25 @@ static uint64_t sample_bytes(const comet_model *m, const op *o)
     return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
 }
 
+static uint64_t gradient_bytes(const comet_model *m, const op *o)
+{
+    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
+    return layout_bytes(l ? l : m->parameters[o->weight].layout);
+}
+
+uint64_t assess_bytes(const comet_model *m)
+{
+    uint64_t samples = 0, largest = 0;
+    for (uint32_t i = 0; m->coded && is_lossy_mode(m) && i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (o->layer->op != COMET_OP_CONV || o->n_parts == 0 || !slot_may_be_lossy(m, value_slot(m, o->inputs[0])))
+            continue;
+        samples += sample_bytes(m, o);
+        largest = max_u64(largest, gradient_bytes(m, o));
+    }
+    return min_u64(samples, MEASURED_BYTES) + largest;
+}
+
 /* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what
  * they will be and coded tensors take the most memory. */
 static bool has_turn(const comet_model *m, const op *o)
@@ -438,9 +457,7 @@ static void leave_error(comet_model *m, op *o)
 static comet_status measure(comet_model *m, op *o, double *squares)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
-    const layout *l =
-        o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : m->parameters[o->weight].layout;
-    const size_t bytes = layout_bytes(l), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
+    const size_t bytes = gradient_bytes(m, o), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
     float *gradient = comet_allocate(&allocator, bytes), *bias = bias_bytes > 0 ? comet_allocate(&allocator, bias_bytes) : NULL;
     comet_status status = gradient && (bias || bias_bytes == 0) ? COMET_OK : COMET_ERROR_MEMORY;
     leave_error(m, o);

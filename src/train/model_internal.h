@@ -239,6 +239,8 @@ comet_status dump_tensor(const comet_model *m, const char *layer, const char *wh
 
 /* ---- model_assess.c: adaptive bounds ---- */
 
+/* At most, beside the arena. */
+uint64_t assess_bytes(const comet_model *m);
 comet_status assess_create(comet_model *m);
 void assess_destroy(comet_model *m);
 /* Policies of all slots for the step to come. */

@@ -81,7 +81,7 @@ static uint64_t planned_bytes(const comet_model *m, const slot_life *life)
 
 /* ---- the region ---- */
 
-/* Coded bytes held at `moment`, as planned. */
+/* Coded bytes held in memory at `moment`, as planned. */
 static uint64_t coded_at(const comet_model *m, uint32_t moment)
 {
     slot_life life;
@@ -89,7 +89,8 @@ static uint64_t coded_at(const comet_model *m, uint32_t moment)
     for (uint32_t k = 0; next_life(m, &k, &life);)
         if (life.first <= moment && moment <= life.last)
             bytes += planned_bytes(m, &life);
-    return bytes;
+    const comet_compression *c = &m->params.compression;
+    return c->spill_folder && c->spill_above < bytes ? c->spill_above : bytes;
 }
 
 /* A region in the making. */
@@ -280,7 +281,8 @@ comet_status memory_plan(comet_model *m)
     t->scratch = scratch_at_most(m);
     const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
     t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
-    t->total = t->weights + t->gradients + t->optimiser + region + input;
+    t->assessing = trains ? assess_bytes(m) : 0;
+    t->total = t->weights + t->gradients + t->optimiser + region + input + t->assessing;
     return COMET_OK;
 }
 
