@@ -133,8 +133,7 @@ static void describe(const budget *b, bool automatic, char text[BUDGET_TEXT_BYTE
         snprintf(spill, sizeof spill, ", %s of activations in memory and the rest spilled", size_text(b->spill_above, size));
     snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
              b->batch, automatic ? " (chosen)" : "", mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
-             b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "",
-             size_text(b->spills ? b->usable : b->forecast.peak, peak),
+             b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "", size_text(b->spills ? b->usable : b->forecast.peak, peak),
              size_text(b->bytes, all));
     strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);
 }

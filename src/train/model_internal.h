@@ -40,13 +40,13 @@ typedef struct value {
     const char *saved_for;
     comet_slot_class saved_class;
     comet_exactness exactness;
-    comet_slot slot;        /* COMET_NO_SLOT: derived, or not saved */
-    uint32_t tensor;        /* of the adaptive bound, NONE: exact, or masks alone */
-    void *taken;            /* from the store, for the op at hand in backward */
-    buffer_id whole;        /* room for all of it, decoded once for all readers; NO_BUFFER: each decodes it again */
-    bool decoded;           /* it is there, in the step at hand */
+    comet_slot slot; /* COMET_NO_SLOT: derived, or not saved */
+    uint32_t tensor; /* of the adaptive bound, NONE: exact, or masks alone */
+    void *taken;     /* from the store, for the op at hand in backward */
+    buffer_id whole; /* room for all of it, decoded once for all readers; NO_BUFFER: each decodes it again */
+    bool decoded;    /* it is there, in the step at hand */
     uint32_t first_backward, last_backward; /* ops that read it first and last in backward, NONE: nobody does */
-    buffer_id buffer;       /* forward's, and backward's if held raw */
+    buffer_id buffer;                       /* forward's, and backward's if held raw */
 } value;
 
 /* A learnt tensor or a running statistic. */
@@ -194,7 +194,8 @@ float *gradient_at(const comet_model *m, const op *o, uint32_t index);
 parameter named_parameter(const op *o, const char *suffix);
 comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 void op_destroy(op *o);
-/* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there. */
+/* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there.
+ */
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
 uint64_t op_part_gradient_bytes(const comet_model *m, const op *o);
 
@@ -237,7 +238,7 @@ comet_tensor layout_tensor(const layout *l);
 /* Writes a saved tensor, where that was asked for. */
 comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const float *x);
 
-/* ---- model_assess.c: adaptive bounds ---- */
+/* ---- model_assess.c, model_policy.c, model_measure.c: adaptive bounds ---- */
 
 /* At most, beside the arena. */
 uint64_t assess_bytes(const comet_model *m);

@@ -1,7 +1,7 @@
 /*
  * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it
- * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it codes;
- * backward decodes every tile for each pass, or once where there is room for all of them.
+ * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it
+ * codes; backward decodes every tile for each pass, or once where there is room for all of them.
  */
 #include <math.h>
 #include <string.h>

@@ -1,10 +1,98 @@
-/* The way back from a step that failed; see model_state.h. */
+/* What decides future steps, as numbers, and the way back from a step that failed; see model_state.h. */
 #include "train/model_state.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/model_internal.h"
+#include "train/model_assess.h"
+
+#define EXACT_WHOLE 9007199254740992.0 /* whole numbers up to here are exact in a double */
+
+enum { STATE_VERSION = 1, N_STATE_HEAD = 7 };
+
+/* ---- for checkpoints ---- */
+
+/* Levels are not in it: they follow the clock, and any gives the same values. */
+size_t model_state_n(const comet_model *m)
+{
+    return m->assessment ? N_STATE_HEAD + comet_store_n_slots(m->store) + adapt_n_numbers(m->assessment->adapt) : 0;
+}
+
+static void state_head(const comet_model *m, double head[N_STATE_HEAD])
+{
+    const comet_compression *c = &m->params.compression;
+    const assessment *a = m->assessment;
+    const double numbers[N_STATE_HEAD] = {STATE_VERSION,
+                                          c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
+                                          c->sigma > 0 ? c->sigma : c->noise,
+                                          comet_store_n_slots(m->store),
+                                          (double)a->n_assessments,
+                                          (double)a->n_updates,
+                                          a->loss_mean};
+    memcpy(head, numbers, sizeof numbers);
+}
+
+void model_state_export(const comet_model *m, double *numbers)
+{
+    const assessment *a = m->assessment;
+    if (!a)
+        return;
+    const size_t n_slots = comet_store_n_slots(m->store);
+    state_head(m, numbers);
+    memcpy(numbers + N_STATE_HEAD, a->deviations, n_slots * sizeof *numbers);
+    adapt_export(a->adapt, numbers + N_STATE_HEAD + n_slots);
+}
+
+static bool is_size(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+static bool is_count(double x)
+{
+    return x >= 0 && x <= EXACT_WHOLE && x == floor(x);
+}
+
+/* The first four numbers say of what the state is, and must be those of this model. */
+static bool state_fits(const comet_model *m, const double *x, size_t n)
+{
+    double ours[N_STATE_HEAD];
+    if (n == 0 || n != model_state_n(m))
+        return false;
+    state_head(m, ours);
+    bool fits = memcmp(x, ours, 4 * sizeof *x) == 0 && is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
+    for (size_t i = 0; i < comet_store_n_slots(m->store); i++)
+        fits = fits && is_size(x[N_STATE_HEAD + i]);
+    return fits;
+}
+
+comet_status model_state_import(comet_model *m, const double *numbers, size_t n)
+{
+    assessment *a = m->assessment;
+    if (!state_fits(m, numbers, n))
+        return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of this model's bounds, which has %zu", n,
+                          model_state_n(m));
+    const size_t n_slots = comet_store_n_slots(m->store), n_before = N_STATE_HEAD + n_slots;
+    TRY(adapt_import(a->adapt, numbers + n_before, n - n_before));
+    a->n_assessments = (uint64_t)numbers[4];
+    a->n_updates = (uint64_t)numbers[5];
+    a->loss_mean = numbers[6];
+    memcpy(a->deviations, numbers + N_STATE_HEAD, n_slots * sizeof *numbers);
+    return COMET_OK;
+}
+
+comet_status model_state_restart(comet_model *m)
+{
+    if (!m->assessment)
+        return COMET_OK;
+    assess_destroy(m);
+    if (model_hides_momentum(m))
+        memset(m->first, 0, m->n_learnt * sizeof *m->first);
+    return assess_create(m);
+}
+
+/* ---- back to before a step ---- */
 
 bool model_keeps_steps(const comet_model *m)
 {

@@ -124,7 +124,7 @@ INLINE LOOP(threshold) LOOP(threshold_of)(const norm_stored_coefficients *c, boo
 }
 
 /* x where the relu passed v, else 0. */
-INLINE vec LOOP(pass)(const LOOP(threshold) *t, vec v, vec x)
+INLINE vec LOOP(pass)(const LOOP(threshold) * t, vec v, vec x)
 {
     const vec zero = {0};
     return LOOP(where_greater)(t->whole ? (v - t->from) * t->scale + t->shift : v, zero, x, zero);

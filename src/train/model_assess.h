@@ -1,0 +1,52 @@
+/*
+ * Assessments of a model inside: what model_assess.c (consumers, and the assessment itself), model_policy.c (how each tensor is
+ * held), model_measure.c (gains and errors) and model_state.c (checkpoints) share.
+ */
+#ifndef COMET_TRAIN_MODEL_ASSESS_H
+#define COMET_TRAIN_MODEL_ASSESS_H
+
+#include "store/adapt.h"
+#include "train/model_internal.h"
+
+/* A consumer that only passes gradients on. */
+typedef struct pass_consumer {
+    uint32_t consumer, value;
+    comet_op op;
+} pass_consumer;
+
+struct assessment {
+    adapt *adapt;
+    bool due;
+    uint64_t n_assessments;
+    double loss_mean;
+    adapt_observation *seen; /* by consumer */
+    pass_consumer *passes;
+    uint32_t n_passes;
+    double *deviations; /* by slot: of what was put last; 0: not known */
+    bool *dense;        /* by slot: mode auto */
+    bool chosen;        /* `dense` is; not after a resume */
+    uint64_t n_updates; /* that a hidden momentum has seen */
+    uint64_t n_nonzero; /* of the input at hand, in its parts so far */
+    double began, step_seconds;
+    uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
+};
+
+static inline bool model_is_lossy(const comet_model *m)
+{
+    return m->coded && m->params.compression.mode >= COMET_COMPRESS_FAST;
+}
+
+static inline bool slot_may_be_lossy(const comet_model *m, comet_slot slot)
+{
+    return slot != COMET_NO_SLOT && comet_store_slot_spec(m->store, slot)->exactness != COMET_EXACT;
+}
+
+/* The bound that a slot was put with. */
+double slot_eb(const comet_model *m, comet_slot slot);
+
+/* ---- model_policy.c ---- */
+
+/* Mode auto: which slots are dense, where that is to be chosen. */
+comet_status choose_levels(comet_model *m);
+
+#endif

@@ -1,0 +1,72 @@
+/* Figures of compression for those who ask: as a whole, and of each layer in the last assessment. */
+#include <math.h>
+
+#include "train/model_assess.h"
+
+void comet_compression_init(comet_compression *compression)
+{
+    *compression = (comet_compression){.size = sizeof *compression, .noise = 0.01, .overhead = 0.05, .window = 1000};
+}
+
+comet_compression_figures comet_model_compression(const comet_model *m)
+{
+    comet_compression_figures f = {
+        .mode = m->params.compression.mode, .ratio = NAN, .conv_ratio = NAN, .sigma_ratio_min = NAN, .sigma_ratio_max = NAN};
+    const assessment *a = m->assessment;
+    const comet_memory memory = comet_model_memory(m);
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    if (comet_store_totals_read(m->store, &t) == COMET_OK) {
+        f.codec_seconds = (t.seconds_put + t.seconds_take) / m->params.n_threads;
+        f.spilled_bytes = t.spilled_peak;
+    }
+    if (memory.saved > 0)
+        f.ratio = (double)memory.saved_reference / (double)memory.saved;
+    if (!a)
+        return f;
+    f.n_assessments = a->n_assessments;
+    f.n_nonfinite = a->n_nonfinite;
+    if (a->held > 0)
+        f.ratio = (double)memory.saved_reference / (double)a->held;
+    if (a->conv_held > 0)
+        f.conv_ratio = (double)a->conv_raw / (double)a->conv_held;
+    adapt_sigma_ratios(a->adapt, &f.sigma_ratio_min, &f.sigma_ratio_max);
+    return f;
+}
+
+static const char *predictor_name(uint32_t predictor)
+{
+    static const char *const names[] = {"none", "left", "up", "lorenzo", "median", "linear"};
+    return predictor < sizeof names / sizeof names[0] ? names[predictor] : "?";
+}
+
+static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
+{
+    const bool norm = o->norm_slot != COMET_NO_SLOT;
+    const comet_slot slot = norm ? o->norm_slot : value_slot(m, o->inputs[0]);
+    const adapt_state s = adapt_consumer_state(m->assessment->adapt, o->consumer);
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    comet_store_slot_report(m->store, slot, &r);
+    *line = (comet_assessment_line){.layer = o->layer->name,
+                                    .what = norm ? "bn output" : o->type->kept_as,
+                                    .eb = r.eb,
+                                    .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
+                                    .sigma_target = s.sigma_target,
+                                    .sigma_measured = s.sigma_measured,
+                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
+                                    .predictor = predictor_name(r.predictor),
+                                    .bytes_raw = r.bytes_raw,
+                                    .bytes = r.bytes_held};
+}
+
+bool comet_model_assessment_line(const comet_model *m, size_t index, comet_assessment_line *line)
+{
+    size_t i = 0;
+    for (uint32_t k = 0; m->assessment && k < m->n_ops; k++)
+        if (m->ops[k].consumer != NONE && i++ == index) {
+            fill_line(m, &m->ops[k], line);
+            return true;
+        }
+    return false;
+}

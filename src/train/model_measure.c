@@ -1,0 +1,196 @@
+/*
+ * What errors do to gradients, collected in an assessing step. Every convolution tells what an error of its stored input does
+ * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them in turn the error itself: of the first
+ * images the input is kept as it was, and since the gradient is linear in the input, the gradient of (stored - original) of
+ * these images, zero elsewhere, is the error they made.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/memory.h"
+#include "train/model_assess.h"
+
+#define SAMPLE_BYTES ((uint64_t)512 << 10) /* of one convolution's sample, but at least an image */
+#define SAMPLE_IMAGES 8
+#define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
+
+static uint64_t image_floats(const comet_model *m, uint32_t v)
+{
+    return layout_bytes(m->values[v].layout) / sizeof(float) / m->params.batch;
+}
+
+static bool is_measured(const comet_model *m, const op *o)
+{
+    return assess_is_due(m) && o->consumer != NONE && o->layer->op == COMET_OP_CONV;
+}
+
+static uint32_t sample_images(const comet_model *m, const op *o)
+{
+    const uint64_t n = SAMPLE_BYTES / (image_floats(m, o->inputs[0]) * sizeof(float));
+    return (uint32_t)min_u64(m->params.batch / o->n_parts, min_u64(SAMPLE_IMAGES, n > 0 ? n : 1));
+}
+
+static uint64_t sample_bytes(const comet_model *m, const op *o)
+{
+    return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
+}
+
+static uint64_t gradient_bytes(const comet_model *m, const op *o)
+{
+    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
+    return layout_bytes(l ? l : m->parameters[o->weight].layout);
+}
+
+uint64_t assess_bytes(const comet_model *m)
+{
+    uint64_t samples = 0, largest = 0;
+    for (uint32_t i = 0; model_is_lossy(m) && i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (o->layer->op != COMET_OP_CONV || o->n_parts == 0 || !slot_may_be_lossy(m, value_slot(m, o->inputs[0])))
+            continue;
+        samples += sample_bytes(m, o);
+        largest = max_u64(largest, gradient_bytes(m, o));
+    }
+    return min_u64(samples, MEASURED_BYTES) + largest;
+}
+
+/* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what
+ * they will be and coded tensors take the most memory. */
+static bool has_turn(const comet_model *m, const op *o)
+{
+    uint64_t before = 0, all = 0;
+    if (m->assessment->n_assessments == 0)
+        return false;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (is_measured(m, &m->ops[i])) {
+            before += i < o->index ? sample_bytes(m, &m->ops[i]) : 0;
+            all += sample_bytes(m, &m->ops[i]);
+        }
+    const uint64_t turns = (all + MEASURED_BYTES - 1) / MEASURED_BYTES;
+    return before / MEASURED_BYTES % turns == m->assessment->n_assessments % turns;
+}
+
+comet_status assess_before(comet_model *m, op *o)
+{
+    if (!is_measured(m, o) || !has_turn(m, o))
+        return COMET_OK;
+    free(o->sample);
+    o->sample = malloc(sample_bytes(m, o));
+    if (!o->sample)
+        return comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
+    memcpy(o->sample, value_data(m, o->inputs[0]), sample_bytes(m, o));
+    return COMET_OK;
+}
+
+static double sum_of_squares(uint64_t n, const float *x)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < n;) {
+        float part[16] = {0};
+        const uint64_t end = min_u64(n, i + 1024);
+        for (; i + 16 <= end; i += 16)
+            for (int l = 0; l < 16; l++)
+                part[l] += x[i + (uint64_t)l] * x[i + (uint64_t)l];
+        for (; i < end; i++)
+            sum += (double)x[i] * (double)x[i];
+        for (int l = 0; l < 16; l++)
+            sum += (double)part[l];
+    }
+    return sum;
+}
+
+static uint64_t count_nonzero(uint64_t n, const float *x)
+{
+    uint64_t count = 0;
+    for (uint64_t i = 0; i < n; i++)
+        count += x[i] != 0;
+    return count;
+}
+
+/* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
+static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, uint64_t n_nonzero)
+{
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t dims[5], taps = 1, elements = 1;
+    const uint32_t n_dims = layout_dims(m->values[o->inputs[0]].layout, dims);
+    for (uint32_t i = 1; i < n_dims; i++)
+        elements *= dims[i];
+    for (uint32_t i = 1; i < p->n_dims; i++)
+        taps *= p->dims[i];
+    const double share = (double)n_nonzero / ((double)elements * n_images);
+    return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+}
+
+/* The error of the first images, and zeros for all others of the first part. */
+static void leave_error(comet_model *m, op *o)
+{
+    const uint64_t image = image_floats(m, o->inputs[0]), n = sample_images(m, o) * image;
+    float *x = m->values[o->inputs[0]].taken;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] -= o->sample[i];
+    memset(x + n, 0, (m->params.batch / o->n_parts * image - n) * sizeof *x);
+    free(o->sample);
+    o->sample = NULL;
+}
+
+/* The sum of squares of the error that the first images made. Kernels count on aligned memory. */
+static comet_status measure(comet_model *m, op *o, double *squares)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    const size_t bytes = gradient_bytes(m, o), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
+    float *gradient = comet_allocate(&allocator, bytes), *bias = bias_bytes > 0 ? comet_allocate(&allocator, bias_bytes) : NULL;
+    comet_status status = gradient && (bias || bias_bytes == 0) ? COMET_OK : COMET_ERROR_MEMORY;
+    leave_error(m, o);
+    if (status == COMET_OK)
+        status = op_run_backward_weights(m, o, 0, gradient, bias);
+    if (status == COMET_OK)
+        *squares = sum_of_squares(bytes / sizeof(float), gradient);
+    comet_release(&allocator, gradient, bytes);
+    comet_release(&allocator, bias, bias_bytes);
+    return status;
+}
+
+/* The first part tells how far the error is from its prediction: seen->measured is their quotient until the last part. */
+static comet_status assess_first_part(comet_model *m, op *o, adapt_observation *seen)
+{
+    const uint32_t n_images = sample_images(m, o);
+    *seen = (adapt_observation){.measured = NAN, .eb = slot_eb(m, value_slot(m, o->inputs[0]))};
+    if (!o->sample || !(seen->eb > 0))
+        return COMET_OK;
+    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
+    const double predicted = weighted_gain(m, o, n_images, n_nonzero) * seen->eb * seen->eb;
+    double squares = 0;
+    TRY(measure(m, o, &squares));
+    if (predicted > 0)
+        seen->measured = squares / predicted;
+    return COMET_OK;
+}
+
+comet_status assess_weighted(comet_model *m, op *o, uint32_t part)
+{
+    if (!assess_is_due(m) || o->consumer == NONE)
+        return COMET_OK;
+    assessment *a = m->assessment;
+    adapt_observation *seen = &a->seen[o->consumer];
+    const uint32_t n_images = m->params.batch / o->n_parts;
+    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
+    a->n_nonzero = n_nonzero + (part > 0 ? a->n_nonzero : 0);
+    if (part == 0)
+        TRY(assess_first_part(m, o, seen));
+    if (part + 1 < o->n_parts)
+        return COMET_OK;
+    seen->gain = weighted_gain(m, o, m->params.batch, a->n_nonzero) * m->params.accumulate;
+    seen->measured *= seen->gain * seen->eb * seen->eb;
+    return COMET_OK;
+}
+
+void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
+{
+    const double eb = slot_eb(m, o->norm_slot);
+    m->assessment->seen[o->consumer] =
+        (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    m->assessment->seen[o->pass] =
+        (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
+}
