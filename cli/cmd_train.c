@@ -359,9 +359,11 @@ static cli_exit train(const train_args *args, comet_train_params *p, train_repor
         return fail_status(status, NULL);
     }
     if (!result.stopped)
-        return CLI_OK;
+        return result.unsaved ? fail(CLI_FAILED, "the checkpoint of the last step was not written to %s", args->out) : CLI_OK;
     say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,
-        args->out ? "--resume goes on from there" : "nothing is kept without --out");
+        !args->out       ? "nothing is kept without --out"
+        : result.unsaved ? "its checkpoint was not written"
+                         : "--resume goes on from there");
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 

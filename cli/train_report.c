@@ -62,7 +62,6 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "  of these, scratchpads at most", m.scratch);
     if (m.assessing > 0)
         print_bytes(out, "assessments", m.assessing);
-    print_bytes(out, "generated code and libraries", m.code);
     print_bytes(out, coded ? "total, at the peak" : "total", m.total);
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
@@ -77,7 +76,7 @@ void json_add_memory(json *j, const comet_memory *m)
     json_add_u64(j, "optimiser_bytes", m->optimiser);
     json_add_u64(j, "scratch_bytes", m->scratch);
     json_add_u64(j, "assessing_bytes", m->assessing);
-    json_add_u64(j, "code_bytes", m->code);
+    json_add_u64(j, "program_bytes", comet_program_rss());
     json_add_u64(j, "planned_bytes", m->total);
 }
 
@@ -304,15 +303,15 @@ static void show_compression(const comet_train_event *e)
 
 static void show_end(const comet_train_event *e)
 {
-    char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
+    char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], code[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
     const comet_memory memory = comet_model_memory(e->model);
-    const uint64_t known = memory.total + e->data_bytes;
+    const uint64_t program = comet_program_rss(), known = memory.total + e->data_bytes + program;
     progress_hide();
     if (!isnan(e->best_top1))
         printf("best top-1 %.2f %%\n", 100 * e->best_top1);
-    printf("peak memory %s: %s planned for the model, %s data, %s code, libraries and the rest\n",
+    printf("peak memory %s: %s planned for the model, %s data, %s program and libraries, %s other\n",
            size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
-           size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
+           size_text(program, code), size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
     show_compression(e);
     if (e->images_per_s > 0)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,

@@ -93,7 +93,7 @@ typedef struct comet_model_params {
 
 COMET_API void comet_model_params_init(comet_model_params *params);
 
-/* Bytes, by what they are for: everything a model allocates. */
+/* Bytes, by what they are for. Everything a model allocates is in here, except the code that oneDNN generates. */
 typedef struct comet_memory {
     uint64_t weights, gradients, optimiser;
     uint64_t
@@ -102,7 +102,6 @@ typedef struct comet_memory {
     uint64_t transient;  /* the rest of the arena: tensors and gradients of the layer at work */
     uint64_t scratch;    /* the largest part of `transient` that is scratchpads and reordered weights */
     uint64_t assessing;  /* samples and gradients that assessments compare, while they last */
-    uint64_t code;       /* of a model: by how much the process grew while its kernels were made; of a plan: 0 */
     uint64_t total;      /* at the peak: coded tensors and transients are largest at different times */
 } comet_memory;
 
@@ -319,6 +318,7 @@ typedef struct comet_train_result {
     comet_train_event last; /* as given to the end event; its model pointer is NULL */
     comet_memory memory;
     bool stopped; /* by the stop flag, before the last step */
+    bool unsaved; /* checkpoints were asked for, and that of the last step could not be written */
 } comet_train_result;
 
 /* Runs to the end, or until stopped. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position
@@ -341,8 +341,8 @@ COMET_API uint64_t comet_memory_available(void);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
-/* Likewise at this moment. */
-COMET_API uint64_t comet_rss(void);
+/* What is resident of files at this moment: the program and its libraries. */
+COMET_API uint64_t comet_program_rss(void);
 
 #ifdef __cplusplus
 }

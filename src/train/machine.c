@@ -30,10 +30,10 @@ uint64_t comet_peak_rss(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-uint64_t comet_rss(void)
+uint64_t comet_program_rss(void)
 {
     uint64_t kilobytes = 0;
-    return number_after("/proc/self/status", "VmRSS:", &kilobytes) ? kilobytes * 1024 : 0;
+    return number_after("/proc/self/status", "RssFile:", &kilobytes) ? kilobytes * 1024 : 0;
 }
 
 static uint64_t less(uint64_t limit, uint64_t used)

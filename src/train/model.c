@@ -179,11 +179,7 @@ comet_status comet_model_create(comet_model **model, const comet_net *net, const
     comet_model *m = calloc(1, sizeof *m);
     if (!m)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
-    const uint64_t before = comet_rss();
     comet_status status = plan_model(m, net, params);
-    const uint64_t after = comet_rss();
-    m->memory.code = after > before ? after - before : 0;
-    m->memory.total += m->memory.code;
     if (status == COMET_OK)
         status = allocate_model(m);
     if (status == COMET_OK)

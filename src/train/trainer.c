@@ -664,7 +664,10 @@ static void keep_result(const trainer *t, comet_train_result *result)
     comet_train_event event = event_of(t, COMET_EVENT_END, NULL);
     send(t, &event);
     event.model = NULL;
-    *result = (comet_train_result){.last = event, .memory = comet_model_memory(t->model), .stopped = t->stopped};
+    *result = (comet_train_result){.last = event,
+                                   .memory = comet_model_memory(t->model),
+                                   .stopped = t->stopped,
+                                   .unsaved = t->p->out && (!t->saved || t->saved_step != t->state.step)};
 }
 
 comet_status comet_train_run(const comet_train_params *params, comet_train_result *result)
