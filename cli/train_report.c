@@ -62,7 +62,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "  of these, scratchpads at most", m.scratch);
     if (m.assessing > 0)
         print_bytes(out, "assessments", m.assessing);
-    print_bytes(out, coded ? "total, at the peak" : "total", m.total);
+    print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 
