@@ -12,8 +12,8 @@
 #include "base/memory.h"
 #include "train/model_assess.h"
 
-#define SAMPLE_BYTES ((uint64_t)512 << 10) /* of one convolution's sample, but at least an image */
-#define SAMPLE_IMAGES 8
+#define SAMPLE_BYTES ((uint64_t)384 << 10) /* of one convolution's sample, but at least an image */
+#define SAMPLE_IMAGES 32
 #define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
 
 static uint64_t image_floats(const comet_model *m, uint32_t v)
