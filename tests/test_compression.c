@@ -1,5 +1,6 @@
 /* Training with saved activations compressed: lossless is the same run, forward is exact, errors are what was promised. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,6 +145,63 @@ static void test_forward_is_exact(void **state)
     comet_net_destroy(net);
 }
 
+/* ---- backward by parts of the batch ---- */
+
+/* An input of 34 MB, that is taken in two parts, of convolutions with and without bias and groups; two of them read it. */
+static comet_net *large_net(bool norm)
+{
+    char text[600];
+    snprintf(text, sizeof text,
+             "net large\ninput 3 128 128\nc = conv out=64 kernel=3 pad=1\n%sr = relu\n"
+             "a = conv r out=16 kernel=1\nb = conv r out=64 kernel=3 pad=1 groups=64 bias=no\nd = conv out=16 kernel=1\n"
+             "s = add a d\ne = relu\np = global_avg_pool\nflat = flatten\nfc = linear out=4\n",
+             norm ? "n = batch_norm\n" : "");
+    return net_of(text);
+}
+
+/* The gradient of a batch in parts is that of its halves, which are too small for parts. oneDNN sums gradients of biases in
+ * float: those of a and d, of 130,000 elements, differ by 4e-4. */
+static void test_parts_add_up(void **state)
+{
+    (void)state;
+    comet_net *net = large_net(false);
+    comet_model_params whole = compress_params(8, COMET_COMPRESS_OFF), halves = compress_params(4, COMET_COMPRESS_OFF);
+    halves.accumulate = 2;
+    trial t = trial_make(net, &whole), h = trial_make(net, &halves);
+    comet_scores scores;
+    uint64_t n, n_halves;
+    trial_gradients(&t, 0);
+    for (uint64_t i = 0; i < 2; i++)
+        assert_int_equal(comet_model_gradients(h.model, t.images + i * t.n_images / 2, t.labels + 4 * i, 0, &scores), COMET_OK);
+    float *a = tensors_read(t.model, COMET_TENSOR_GRADIENT, &n), *b = tensors_read(h.model, COMET_TENSOR_GRADIENT, &n_halves);
+    assert_int_equal(n, n_halves);
+    assert_true(norm_of(n, b) > 0 && relative_distance(n, a, b) < 1e-4);
+    free(a);
+    free(b);
+    trial_free(&t);
+    trial_free(&h);
+    comet_net_destroy(net);
+}
+
+/* However they are held, and however often they are decoded. */
+static void test_parts_of_coded_inputs(void **state)
+{
+    (void)state;
+    for (int norm = 0; norm < 2; norm++) {
+        comet_net *net = large_net(norm);
+        outcome o[COMET_COMPRESS_DENSE + 1];
+        for (comet_compress_mode mode = COMET_COMPRESS_OFF; mode <= COMET_COMPRESS_DENSE; mode++) {
+            const comet_model_params p = compress_params(8, mode);
+            o[mode] = train(net, &p, 4);
+        }
+        assert_same("lossless", &o[COMET_COMPRESS_OFF], &o[COMET_COMPRESS_LOSSLESS]);
+        assert_same("dense", &o[COMET_COMPRESS_FAST], &o[COMET_COMPRESS_DENSE]);
+        assert_true(o[COMET_COMPRESS_FAST].losses[0] == o[COMET_COMPRESS_OFF].losses[0]);
+        assert_true(o[COMET_COMPRESS_FAST].gradients != o[COMET_COMPRESS_OFF].gradients);
+        comet_net_destroy(net);
+    }
+}
+
 /* Bounds adapt, the error of every convolution's gradient stays near its target, and memory shrinks. */
 static void test_bounds_adapt(void **state)
 {
@@ -237,7 +295,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lossless_is_off),       cmocka_unit_test(test_lossless_is_off_for_operators),
-        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_of_coded_inputs), cmocka_unit_test(test_bounds_adapt),
         cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
     };
