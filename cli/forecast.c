@@ -57,21 +57,33 @@ cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset 
 
 /* ---- a few steps ---- */
 
-static comet_status plan_spilling(const forecaster *f, comet_compress_mode mode, double ratio, uint32_t batch,
-                                  const char *spill_folder, comet_memory *memory)
+static comet_status plan_with(const forecaster *f, const comet_model_params *like, comet_compress_mode mode, double ratio,
+                              uint32_t batch, comet_memory *memory)
 {
-    comet_model_params params = f->params;
+    comet_model_params params = *like;
     params.batch = batch;
     params.compression.mode = mode;
     params.compression.planned_ratio = ratio;
-    params.compression.spill_folder = spill_folder;
-    params.compression.spill_above = 0;
     return comet_model_plan(f->net, &params, memory);
 }
 
 static comet_status plan(const forecaster *f, comet_compress_mode mode, double ratio, uint32_t batch, comet_memory *memory)
 {
-    return plan_spilling(f, mode, ratio, batch, NULL, memory);
+    comet_model_params params = f->params;
+    params.compression.spill_folder = NULL;
+    return plan_with(f, &params, mode, ratio, batch, memory);
+}
+
+/* As `comet bench train` trains: with another optimiser, and gradients used up at once. */
+static comet_status plan_sample(const forecaster *f, comet_compress_mode mode, double ratio, comet_memory *memory)
+{
+    comet_model_params params;
+    comet_model_params_init(&params);
+    params.n_threads = f->params.n_threads;
+    params.no_winograd = f->params.no_winograd;
+    params.no_recompute = f->params.no_recompute;
+    params.fused_update = true;
+    return plan_with(f, &params, mode, ratio, SAMPLE_BATCH, memory);
 }
 
 /* The net as a file without a name, which the other process reads through ours. */
@@ -139,7 +151,7 @@ static cli_exit read_sample(const forecaster *f, comet_compress_mode mode, const
         return fail(CLI_FAILED, "the steps taken for a forecast gave no figures");
     comet_status status = fit_ratio(f, mode, saved, fmax(reference / saved, 1), &sample->planned_ratio);
     if (status == COMET_OK)
-        status = plan(f, mode, sample->planned_ratio, SAMPLE_BATCH, &memory);
+        status = plan_sample(f, mode, sample->planned_ratio, &memory);
     if (status != COMET_OK)
         return fail_status(status, comet_net_name(f->net));
     const double beside = peak - (double)memory.total;
@@ -204,14 +216,16 @@ cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch
     return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
 }
 
-cli_exit forecast_least(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t *peak)
+cli_exit forecast_spilling(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t spill_above, uint64_t *peak)
 {
     memory_forecast forecast;
     const cli_exit code = forecast_memory(f, mode, batch, &forecast);
     if (code != CLI_OK)
         return code;
-    const comet_status status =
-        plan_spilling(f, mode, f->samples[mode].planned_ratio, batch, f->compression->spill, &forecast.model);
+    comet_model_params params = f->params;
+    params.compression.spill_folder = f->compression->spill;
+    params.compression.spill_above = spill_above;
+    const comet_status status = plan_with(f, &params, mode, f->samples[mode].planned_ratio, batch, &forecast.model);
     *peak = forecast.model.total + forecast.data + forecast.program;
     return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
 }

@@ -54,8 +54,8 @@ typedef struct memory_forecast {
 /* Takes the steps of a mode when it is first asked for; OFF needs none. */
 cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast);
 
-/* The peak if every coded activation were spilled: what no disk can lower. */
-cli_exit forecast_least(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t *peak);
+/* The peak if coded activations beyond `spill_above` bytes were spilled. */
+cli_exit forecast_spilling(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t spill_above, uint64_t *peak);
 
 /* The largest batch, a multiple of BATCH_STEP up to `limit`, whose peak is at most `bytes`; 0 if there is none. */
 cli_exit forecast_largest_batch(forecaster *f, comet_compress_mode mode, uint64_t bytes, uint32_t limit, uint32_t *batch);

@@ -65,7 +65,7 @@ typedef struct budget {
     comet_compress_mode mode;
     uint32_t batch;
     memory_forecast forecast;
-    uint64_t least, spill_above; /* least: with everything spilled */
+    uint64_t spill_above;
     bool fits, spills;
 } budget;
 
@@ -90,7 +90,8 @@ static cli_exit choose_mode(budget *b, bool may_spill)
             return code;
         b->fits = forecast.peak <= b->usable;
         const bool considered = b->fits || !may_spill || b->ladder[i] != COMET_COMPRESS_OFF;
-        if (i == 0 || (considered && forecast.peak < b->forecast.peak)) {
+        const bool replaces = forecast.peak < b->forecast.peak || (may_spill && b->mode == COMET_COMPRESS_OFF);
+        if (i == 0 || (considered && replaces)) {
             b->mode = b->ladder[i];
             b->forecast = forecast;
         }
@@ -98,14 +99,27 @@ static cli_exit choose_mode(budget *b, bool may_spill)
     return CLI_OK;
 }
 
-/* Everything else stays in memory; coded activations get what is left. Where all fits it is a net to fall into. */
+/* Everything else stays in memory; coded activations get what is left, found by halves. Where all fits it is a net to fall
+ * into. */
 static cli_exit choose_spill(budget *b)
 {
+    enum { HALVES = 6 };
+    const uint64_t saved = b->forecast.model.saved;
+    uint64_t low = 0, high = saved, peak = 0;
     if (b->mode == COMET_COMPRESS_OFF)
         return CLI_OK;
-    const cli_exit code = forecast_least(&b->f, b->mode, b->batch, &b->least);
-    b->spills = code == CLI_OK && !b->fits && b->least < b->usable;
-    b->spill_above = b->usable > b->least ? b->usable - b->least : 0;
+    if (b->fits) {
+        b->spill_above = saved + (b->usable - b->forecast.peak);
+        return CLI_OK;
+    }
+    cli_exit code = forecast_spilling(&b->f, b->mode, b->batch, 0, &peak);
+    b->spills = code == CLI_OK && peak <= b->usable;
+    for (int i = 0; i < HALVES && b->spills && code == CLI_OK; i++) {
+        const uint64_t middle = low + (high - low) / 2;
+        code = forecast_spilling(&b->f, b->mode, b->batch, middle, &peak);
+        *(peak <= b->usable ? &low : &high) = middle;
+    }
+    b->spill_above = low;
     return code;
 }
 

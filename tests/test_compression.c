@@ -147,15 +147,16 @@ static void test_forward_is_exact(void **state)
 
 /* ---- backward by parts of the batch ---- */
 
-/* An input of 34 MB, that is taken in two parts, of convolutions with and without bias and groups; two of them read it. */
-static comet_net *large_net(bool norm)
+/* An input of more than 32 MB, that is taken in two parts, of convolutions with and without bias and groups; two of them read
+ * it. */
+static comet_net *large_net(uint32_t pixels, uint32_t channels, bool norm)
 {
     char text[600];
     snprintf(text, sizeof text,
-             "net large\ninput 3 128 128\nc = conv out=64 kernel=3 pad=1\n%sr = relu\n"
-             "a = conv r out=16 kernel=1\nb = conv r out=64 kernel=3 pad=1 groups=64 bias=no\nd = conv out=16 kernel=1\n"
+             "net large\ninput 3 %u %u\nc = conv out=%u kernel=3 pad=1\n%sr = relu\n"
+             "a = conv r out=16 kernel=1\nb = conv r out=%u kernel=3 pad=1 groups=%u bias=no\nd = conv out=16 kernel=1\n"
              "s = add a d\ne = relu\np = global_avg_pool\nflat = flatten\nfc = linear out=4\n",
-             norm ? "n = batch_norm\n" : "");
+             pixels, pixels, channels, norm ? "n = batch_norm\n" : "", channels, channels);
     return net_of(text);
 }
 
@@ -164,7 +165,7 @@ static comet_net *large_net(bool norm)
 static void test_parts_add_up(void **state)
 {
     (void)state;
-    comet_net *net = large_net(false);
+    comet_net *net = large_net(128, 64, false);
     comet_model_params whole = compress_params(8, COMET_COMPRESS_OFF), halves = compress_params(4, COMET_COMPRESS_OFF);
     halves.accumulate = 2;
     trial t = trial_make(net, &whole), h = trial_make(net, &halves);
@@ -183,16 +184,16 @@ static void test_parts_add_up(void **state)
     comet_net_destroy(net);
 }
 
-/* However they are held, and however often they are decoded. */
+/* However they are held, and however often they are decoded; with tiles that end where parts do, and others. */
 static void test_parts_of_coded_inputs(void **state)
 {
     (void)state;
     for (int norm = 0; norm < 2; norm++) {
-        comet_net *net = large_net(norm);
+        comet_net *net = norm ? large_net(56, 256, true) : large_net(128, 64, false);
         outcome o[COMET_COMPRESS_DENSE + 1];
         for (comet_compress_mode mode = COMET_COMPRESS_OFF; mode <= COMET_COMPRESS_DENSE; mode++) {
-            const comet_model_params p = compress_params(8, mode);
-            o[mode] = train(net, &p, 4);
+            const comet_model_params p = compress_params(norm ? 12 : 8, mode);
+            o[mode] = train(net, &p, 3);
         }
         assert_same("lossless", &o[COMET_COMPRESS_OFF], &o[COMET_COMPRESS_LOSSLESS]);
         assert_same("dense", &o[COMET_COMPRESS_FAST], &o[COMET_COMPRESS_DENSE]);

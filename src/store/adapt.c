@@ -2,7 +2,8 @@
  * The adaptive bound; see adapt.h for the contract and docs/theory.md for the derivation.
  *
  * The bound of a tensor is the least of its consumers' limits. A parameter consumer with allowed variance A, gain G and
- * calibration c has the limit AIM * sqrt(A / G) / c, with A / G smoothed; a pass-on consumer with allowed relative energy E has sqrt(E / G).
+ * calibration c has the limit AIM * sqrt(A / G) / c, with A / G smoothed; a pass-on consumer with allowed relative energy E has
+ * sqrt(E / G).
  *
  * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
  * scale at weight 1/2 is sqrt(old * new).
@@ -271,17 +272,22 @@ static double tolerate(consumer_state *c, double measure)
     return measure > 0 ? c->tolerance : 0;
 }
 
-/* Gradient assessment: the summed variance that the error may add in this step, and the bound that does. The paper's rule
- * says what is allowed to the letter; under NOISE the smoothed quotient is the better estimate of the variance too. */
+/* Gradient assessment: the summed variance that the error may add in this step, and the bound that does. The paper's rule says
+ * what is allowed to the letter, so that its bounds fall at once; under NOISE the smoothed quotient is the better estimate of
+ * the variance too. */
 static void assess_gradient(const adapt *a, consumer_state *c)
 {
     const bool noise = a->params.rule == ADAPT_NOISE;
     const double share = noise ? a->params.share * c->share : a->params.share * a->params.share,
-                 measure = noise ? c->seen.gradient_noise
-                                 : (double)c->n_weights * c->seen.mean_momentum * c->seen.mean_momentum,
+                 measure =
+                     noise ? c->seen.gradient_noise : (double)c->n_weights * c->seen.mean_momentum * c->seen.mean_momentum,
                  tolerance = tolerate(c, measure);
-    c->allowed = share * (noise && c->seen.gain > 0 ? tolerance * c->seen.gain : measure);
-    c->limit = c->seen.gain > 0 ? AIM * sqrt(share * tolerance) : INFINITY;
+    c->limit = INFINITY;
+    c->allowed = share * measure;
+    if (c->seen.gain > 0) {
+        c->limit = AIM * sqrt(share * (noise ? tolerance : fmin(tolerance, measure / c->seen.gain)));
+        c->allowed = noise ? share * tolerance * c->seen.gain : c->allowed;
+    }
 }
 
 static void calibrate(consumer_state *c)
@@ -370,7 +376,7 @@ static void plan_next(adapt *a, uint64_t step, double moved)
     a->next = step + a->gap;
 }
 
-/* One mini-batch says little: a bound falls at once, but rises three quarters of the way on a logarithmic scale. */
+/* One mini-batch says little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale. */
 static double rise_slowly(double last, double eb)
 {
     return last > 0 && isfinite(last) && isfinite(eb) && eb > last ? eb * sqrt(sqrt(last / eb)) : eb;

@@ -116,6 +116,20 @@ static uint64_t worst_moment(const arena *a, const arena_others *others, arena_b
     return most;
 }
 
+/* No plan takes less: the most that lives at any moment. */
+static uint64_t least_possible(const arena *a, const arena_others *others)
+{
+    uint64_t most = 0;
+    for (uint32_t moment = 0; moment < others->n_moments; moment++) {
+        uint64_t bytes = others->bytes[moment];
+        for (uint32_t i = 0; i < a->n_buffers; i++)
+            if (a->buffers[i].first <= moment && moment <= a->buffers[i].last)
+                bytes += a->buffers[i].bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
 static void keep_plan(const arena *a, uint64_t *offsets)
 {
     for (uint32_t i = 0; i < a->n_buffers; i++)
@@ -147,7 +161,8 @@ comet_status arena_plan(arena *a, const arena_others *others)
     }
     for (uint32_t i = 0; i < a->n_buffers; i++)
         a->buffers[i].rank = 0;
-    for (uint32_t plan = 0; plan < N_PLANS; plan++) {
+    const uint64_t least = least_possible(a, others);
+    for (uint32_t plan = 0; plan < N_PLANS && best > least; plan++) {
         arena_buffer *highest = NULL;
         place_all(a, order, order + a->n_buffers);
         const uint64_t bytes = worst_moment(a, others, &highest);

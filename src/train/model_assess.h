@@ -1,6 +1,6 @@
 /*
  * Assessments of a model inside: what model_assess.c (consumers, and the assessment itself), model_policy.c (how each tensor is
- * held), model_measure.c (gains and errors) and model_state.c (checkpoints) share.
+ * held), model_measure.c (gains and errors), model_state.c (checkpoints) and model_figures.c share.
  */
 #ifndef COMET_TRAIN_MODEL_ASSESS_H
 #define COMET_TRAIN_MODEL_ASSESS_H

@@ -197,6 +197,8 @@ void op_destroy(op *o);
 /* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there.
  */
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
+/* Of the gradient of o's weights as its kernel makes it; and with that of its bias, for a part of the batch. */
+uint64_t op_gradient_bytes(const comet_model *m, const op *o);
 uint64_t op_part_gradient_bytes(const comet_model *m, const op *o);
 
 /* ---- model_norm.c ---- */

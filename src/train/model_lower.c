@@ -253,10 +253,8 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
     }
     if (o->n_parts > 1)
         TRY(arena_declare(&m->arena, op_part_gradient_bytes(m, o), weights, &o->part_gradient));
-    if (adds || o->gradient_reorder) {
-        const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
-        TRY(arena_declare(&m->arena, layout_bytes(l ? l : m->parameters[o->weight].layout), weights, &o->fresh_weight));
-    }
+    if (adds || o->gradient_reorder)
+        TRY(arena_declare(&m->arena, op_gradient_bytes(m, o), weights, &o->fresh_weight));
     if (adds && o->bias != NONE)
         TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->fresh_bias));
     if (adds && o->norm_slot != COMET_NO_SLOT) { /* batch norm has its sums at phase 1 */

@@ -37,23 +37,23 @@ static uint64_t sample_bytes(const comet_model *m, const op *o)
     return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
 }
 
-static uint64_t gradient_bytes(const comet_model *m, const op *o)
-{
-    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
-    return layout_bytes(l ? l : m->parameters[o->weight].layout);
-}
-
+/* Samples of the turn that has most, and the gradient of the layer at hand. */
 uint64_t assess_bytes(const comet_model *m)
 {
-    uint64_t samples = 0, largest = 0;
+    uint64_t before = 0, turn = 0, most = 0, largest = 0;
     for (uint32_t i = 0; model_is_lossy(m) && i < m->n_ops; i++) {
         const op *o = &m->ops[i];
         if (o->layer->op != COMET_OP_CONV || o->n_parts == 0 || !slot_may_be_lossy(m, value_slot(m, o->inputs[0])))
             continue;
-        samples += sample_bytes(m, o);
-        largest = max_u64(largest, gradient_bytes(m, o));
+        const uint64_t bytes = sample_bytes(m, o);
+        turn += bytes;
+        most = max_u64(most, turn);
+        if (before / MEASURED_BYTES != (before + bytes) / MEASURED_BYTES) /* the next to begin has another turn */
+            turn = 0;
+        before += bytes;
+        largest = max_u64(largest, op_gradient_bytes(m, o));
     }
-    return min_u64(samples, MEASURED_BYTES) + largest;
+    return most + largest;
 }
 
 /* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what
@@ -139,7 +139,7 @@ static void leave_error(comet_model *m, op *o)
 static comet_status measure(comet_model *m, op *o, double *squares)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
-    const size_t bytes = gradient_bytes(m, o), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
+    const size_t bytes = op_gradient_bytes(m, o), bias_bytes = o->bias == NONE ? 0 : m->parameters[o->bias].n * sizeof(float);
     float *gradient = comet_allocate(&allocator, bytes), *bias = bias_bytes > 0 ? comet_allocate(&allocator, bias_bytes) : NULL;
     comet_status status = gradient && (bias || bias_bytes == 0) ? COMET_OK : COMET_ERROR_MEMORY;
     leave_error(m, o);
@@ -157,13 +157,13 @@ static comet_status assess_first_part(comet_model *m, op *o, adapt_observation *
 {
     const uint32_t n_images = sample_images(m, o);
     *seen = (adapt_observation){.measured = NAN, .eb = slot_eb(m, value_slot(m, o->inputs[0]))};
-    if (!o->sample || !(seen->eb > 0))
+    if (!o->sample)
         return COMET_OK;
     const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
     const double predicted = weighted_gain(m, o, n_images, n_nonzero) * seen->eb * seen->eb;
     double squares = 0;
     TRY(measure(m, o, &squares));
-    if (predicted > 0)
+    if (predicted > 0) /* not where it was stored exactly */
         seen->measured = squares / predicted;
     return COMET_OK;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "train/model_internal.h"
 #include "train/model_state.h"
 
@@ -175,10 +176,42 @@ static comet_status use_spare_room(comet_model *m, region_plan *p)
     return lay_out(m, p);
 }
 
+/* A slot on the store's stack. */
+typedef struct stacked {
+    slot_life life;
+    uint64_t end;
+} stacked;
+
+/* The store stacks coded tensors as they come, and takes back what is above the highest that is held. */
+static comet_status stack_coded(const comet_model *m, region_plan *p)
+{
+    const comet_compression *c = &m->params.compression;
+    const uint64_t most = c->spill_folder ? c->spill_above : UINT64_MAX;
+    const size_t capacity = m->n_values + 2 * (size_t)m->n_ops;
+    stacked *slots = calloc(capacity, sizeof *slots);
+    size_t n = 0;
+    if (!slots)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %zu slots", capacity);
+    for (uint32_t k = 0; n < capacity && next_life(m, &k, &slots[n].life);)
+        n++;
+    for (uint32_t moment = 0; moment < p->n_moments; moment++) {
+        uint64_t top = 0;
+        for (size_t i = 0; i < n; i++)
+            if (slots[i].life.first < moment && moment <= slots[i].life.last)
+                top = max_u64(top, slots[i].end);
+        for (size_t i = 0; i < n; i++)
+            if (slots[i].life.first == moment)
+                top = slots[i].end = top + planned_bytes(m, &slots[i].life);
+        p->coded[moment] = min_u64(top, most);
+    }
+    free(slots);
+    return COMET_OK;
+}
+
 static comet_status plan_moments(comet_model *m, region_plan *p)
 {
-    for (uint32_t moment = 0; m->coded && moment < p->n_moments; moment++)
-        p->coded[moment] = coded_at(m, moment);
+    if (m->coded)
+        TRY(stack_coded(m, p));
     TRY(lay_out(m, p));
     return m->coded && m->params.compression.mode == COMET_COMPRESS_DENSE ? use_spare_room(m, p) : COMET_OK;
 }
@@ -235,7 +268,7 @@ static uint64_t scratch_at_most(const comet_model *m)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
         const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
-                                        {o->scratch_weights, o->fresh_weight, NO_BUFFER},
+                                        {o->scratch_weights, o->fresh_weight, o->part_gradient},
                                         {o->scratch_backward, o->weights_copy, NO_BUFFER}};
         for (int p = 0; p < 3; p++) {
             uint64_t bytes = 0;

@@ -343,7 +343,7 @@ static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, u
 
 void norm_took(op *o, bool all)
 {
-    o->norm_decoded = all && o->norm_whole != NO_BUFFER;
+    o->norm_decoded |= all && o->norm_whole != NO_BUFFER;
 }
 
 static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)

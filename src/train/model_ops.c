@@ -143,6 +143,15 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 #define LARGE_SCRATCH ((uint64_t)160 << 20)
 #define PART_BYTES ((uint64_t)32 << 20) /* of an input that backward decodes at once */
 
+/* Up to four times what a kernel itself reads and writes is in proportion; beyond that direct convolution gives back more
+ * memory than it costs time. */
+static void set_scratch(conv_spec *s)
+{
+    const uint64_t data = sizeof(float) * s->batch * (s->in[0] * s->in[1] * s->in[2] + s->out[0] * s->out[1] * s->out[2]);
+    s->data_scratch_bytes = SMALL_SCRATCH;
+    s->weights_scratch_bytes = max_u64(SMALL_SCRATCH, min_u64(4 * data, LARGE_SCRATCH));
+}
+
 static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool relu, const layout *input)
 {
     uint64_t dims[5];
@@ -159,11 +168,7 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
         s.out[1 + i] = (s.in[1 + i] + 2 * (uint64_t)l->padding[i] - window) / l->stride[i] + 1;
     }
     s.winograd = !m->params.no_winograd;
-    /* Up to four times what the layer itself reads and writes is in proportion; beyond that direct convolution gives back more
-     * memory than it costs time. */
-    const uint64_t data = sizeof(float) * s.batch * (s.in[0] * s.in[1] * s.in[2] + s.out[0] * s.out[1] * s.out[2]);
-    s.data_scratch_bytes = SMALL_SCRATCH;
-    s.weights_scratch_bytes = max_u64(SMALL_SCRATCH, min_u64(4 * data, LARGE_SCRATCH));
+    set_scratch(&s);
     return s;
 }
 
@@ -198,8 +203,8 @@ static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec 
 }
 
 /* Equal parts of the batch with at most PART_BYTES of the input, that leave every thread two images and are large beside the
- * weights, whose gradient is added up once a part; all tensors must begin aligned. Shapes alone decide, so that results do not
- * depend on how tensors are held. */
+ * weights, whose gradient is added up once a part; all tensors must begin aligned. How tensors are held does not matter, so
+ * that results do not depend on it. */
 static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
 {
     const uint64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
@@ -229,6 +234,7 @@ static comet_status conv_prepare(comet_model *m, op *o)
         return COMET_OK;
     o->n_parts = conv_parts(m, &s);
     s.batch /= o->n_parts;
+    set_scratch(&s);
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
     TRY(conv_prepare_weights(m, o, &s));
@@ -308,21 +314,22 @@ comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float
     return kernel_run(o->backward_weights, &args);
 }
 
-static uint64_t gradient_floats(const comet_model *m, const op *o)
+uint64_t op_gradient_bytes(const comet_model *m, const op *o)
 {
     const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
-    return layout_bytes(l ? l : m->parameters[o->weight].layout) / sizeof(float);
+    return layout_bytes(l ? l : m->parameters[o->weight].layout);
 }
 
 uint64_t op_part_gradient_bytes(const comet_model *m, const op *o)
 {
-    return (padded_floats(gradient_floats(m, o)) + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
+    const uint64_t weight = padded_floats(op_gradient_bytes(m, o) / sizeof(float));
+    return (weight + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
 }
 
 /* The first part writes, the others add. */
 static comet_status run_parts(comet_model *m, op *o, float *weight, float *bias)
 {
-    const uint64_t n = gradient_floats(m, o);
+    const uint64_t n = op_gradient_bytes(m, o) / sizeof(float);
     float *part_weight = arena_at(&m->arena, o->part_gradient);
     float *part_bias = bias && part_weight ? part_weight + padded_floats(n) : NULL;
     for (uint32_t k = 0; k < o->n_parts; k++) {

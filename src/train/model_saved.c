@@ -158,7 +158,7 @@ static comet_status take_tile(void *arg, uint64_t k, size_t worker)
     return comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x);
 }
 
-/* Elements of a part and the tiles around it; a room has place for one more tile. */
+/* Where a part begins, and the tiles around it; a room has place for two more tiles. */
 typedef struct part_tiles {
     uint64_t begin, first, end, tile;
 } part_tiles;
