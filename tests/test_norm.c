@@ -62,23 +62,26 @@ static norm_stored_coefficients stored_of(const numbers *x, bool signs)
                                       .scale = x->lanes[4],
                                       .out_from = x->lanes[5],
                                       .out_scale = x->lanes[6],
-                                      .out_shift = x->lanes[7]};
+                                      .out_shift = x->lanes[7],
+                                      .coarse = 3};
 }
 
 static bool passes(const norm_shape *s, const norm_stored_coefficients *c, float v, uint64_t l)
 {
-    return !s->relu || (c->mask_from ? (v - c->mask_from[l]) * c->mask_scale[l] + c->mask_shift[l] : v) > 0;
+    return !s->relu || (c->mask_from ? (v - c->mask_from[l]) * c->mask_scale[l] + c->mask_shift[l] : -v) > 0;
 }
 
 static void check_apply(const norm_shape *s, int shape, const numbers *x, bool codes)
 {
     static float y[MOST], w[MOST], expected_y[MOST], expected_w[MOST];
-    const norm_apply_coefficients c = {x->lanes[8], x->lanes[9], x->lanes[10], x->lanes[11], x->lanes[12]};
+    const norm_apply_coefficients c = {x->lanes[8], x->lanes[9], x->lanes[10], x->lanes[11], x->lanes[12], 3};
     for (uint64_t i = 0; i < s->n_elements; i++) {
         const uint64_t l = lane_of(s, i);
         const float d = x->z[i] - c.mean[l], a = d * c.scale[l] + c.shift[l], stored = d * c.code_scale[l] + c.code_shift[l];
         expected_y[i] = s->relu && a < 0 ? 0 : a;
-        expected_w[i] = !s->relu ? stored : a > 0 ? (stored > FLT_MIN ? stored : FLT_MIN) : stored > 0 ? 0 : stored;
+        expected_w[i] = !s->relu ? stored
+                        : a > 0  ? (stored < -FLT_MIN ? stored : -FLT_MIN)
+                                 : (stored < 0 ? 0 : stored) * (1 / c.coarse);
     }
     norm_apply(s, x->z, 0, s->n_elements, &c, y, codes ? w : NULL);
     assert_bits("apply", shape, s->n_elements, y, expected_y);
@@ -96,7 +99,8 @@ static void check_read(const norm_shape *s, int shape, const numbers *x, bool si
         const float v = x->z[i], a = (v - c.out_from[l]) * c.out_scale[l] + c.out_shift[l];
         const bool passed = passes(s, &c, v, l);
         expected_y[i] = !passed || (s->relu && a < 0) ? 0 : a;
-        expected_dx[i] = (passed ? x->dy[i] : 0) * g.gain[l] + ((v - c.from[l]) * g.slope[l] + g.offset[l]);
+        const float whole = s->relu && signs && !(v < 0) ? v * c.coarse : v;
+        expected_dx[i] = (passed ? x->dy[i] : 0) * g.gain[l] + ((whole - c.from[l]) * g.slope[l] + g.offset[l]);
     }
     norm_output(s, x->z, 0, s->n_elements, &c, y);
     norm_gradient(s, x->z, x->dy, 0, s->n_elements, &c, &g, dx);
@@ -176,7 +180,7 @@ static void test_nan_goes_on(void **state)
     static numbers x;
     static float y[MOST], w[MOST];
     norm_shape s = shapes[0];
-    const norm_apply_coefficients c = {x.lanes[8], x.lanes[9], x.lanes[10], x.lanes[11], x.lanes[12]};
+    const norm_apply_coefficients c = {x.lanes[8], x.lanes[9], x.lanes[10], x.lanes[11], x.lanes[12], 3};
     s.relu = true;
     fill(&x, 1);
     x.z[100] = NAN;

@@ -15,8 +15,8 @@
 
 #include "base/status.h"
 
-/* Bounds aim at this part of sigma*: with ||dY|| 20 % larger at the next step it is still 1.08. */
-static const double AIM = 0.9;
+/* Bounds aim at this part of sigma*: with ||dY|| 40 % larger at the next step it is still 1.19. */
+static const double AIM = 0.85;
 /* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
 static const double JUMP = 2, DRIFT = 1.25;
 /* A prediction that is further off than this is a fault in the measurement. */
@@ -301,12 +301,16 @@ static void calibrate(consumer_state *c)
     c->calibrated = true;
 }
 
+/* Relative energy that a pass-on consumer may let in. */
+static double pass_share(const adapt *a, const consumer_state *c)
+{
+    const double share = a->params.rule == ADAPT_NOISE ? a->params.share : SIGMA_PASS_SHARE;
+    return share * c->share / count_consumers(a, false);
+}
+
 static double pass_limit(const adapt *a, const consumer_state *c)
 {
-    if (c->seen.gain == 0)
-        return INFINITY;
-    const double share = a->params.rule == ADAPT_NOISE ? a->params.share : SIGMA_PASS_SHARE;
-    return sqrt(share * c->share / count_consumers(a, false) / c->seen.gain);
+    return c->seen.gain == 0 ? INFINITY : sqrt(pass_share(a, c) / c->seen.gain);
 }
 
 static void assess_consumer(const adapt *a, consumer_state *c)
@@ -419,6 +423,15 @@ void adapt_retreat(adapt *a, uint64_t step)
 double adapt_eb(const adapt *a, uint32_t tensor)
 {
     return tensor < a->n_tensors && a->assessed ? a->tensors[tensor].eb : 0;
+}
+
+double adapt_pass_left(const adapt *a, uint32_t consumer)
+{
+    if (consumer >= a->n_consumers || adapt_is_parameter(a, consumer) || !a->consumers[consumer].known)
+        return 0;
+    const consumer_state *c = &a->consumers[consumer];
+    const double eb = adapt_eb(a, c->tensor), left = pass_share(a, c) - c->seen.gain * eb * eb;
+    return left > 0 && isfinite(left) ? left : 0;
 }
 
 /* ---- for the log ---- */

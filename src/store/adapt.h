@@ -64,7 +64,7 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
 /* New bounds from what was observed since the last call; then the next assessment is planned: the gap is halved (down to 1/16
  * of the window) where any bound moved by more than 2x, doubled up to the window where none moved by more than 1.25x. Consumers
- * not observed, or observed with values that are negative or not finite, keep what they had. The bounds aim at 0.9 sigma*, so
+ * not observed, or observed with values that are negative or not finite, keep what they had. The bounds aim at 0.85 sigma*, so
  * that sigma* stands when ||dY|| grows a little until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
@@ -75,6 +75,9 @@ void adapt_retreat(adapt *a, uint64_t step);
 /* The bound of a tensor; 0 while it has none: before the first assessment, after a retreat, and until each of its consumers was
  * observed. INFINITY where no consumer sets a limit (no consumers, or gains of 0): for the caller to cap. */
 double adapt_eb(const adapt *a, uint32_t tensor);
+
+/* Relative energy that a pass-on consumer may still let in at the bound of its tensor; 0 where that is not known. */
+double adapt_pass_left(const adapt *a, uint32_t consumer);
 
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {

@@ -12,6 +12,7 @@
 
 #define SPIKE 2.0           /* times the mean loss */
 #define HIDDEN_MOMENTUM 0.9 /* of optimisers that have none */
+#define COARSEST 1024.0     /* the policy sets a limit by the tensor's deviation */
 #define SILU_GAIN 0.126     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
@@ -94,7 +95,9 @@ static comet_status allocate(comet_model *m)
     a->seen = calloc(adapt_n_consumers(a->adapt) + 1, sizeof *a->seen);
     a->dense = calloc(n_slots + 1, sizeof *a->dense);
     a->deviations = calloc(n_slots + 1, sizeof *a->deviations);
-    return a->seen && a->dense && a->deviations
+    a->cut_gains = calloc(n_slots + 1, sizeof *a->cut_gains);
+    a->coarse = calloc(n_slots + 1, sizeof *a->coarse);
+    return a->seen && a->dense && a->deviations && a->cut_gains && a->coarse
                ? COMET_OK
                : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
 }
@@ -134,6 +137,8 @@ void assess_destroy(comet_model *m)
     free(a->seen);
     free(a->passes);
     free(a->deviations);
+    free(a->cut_gains);
+    free(a->coarse);
     free(a->dense);
     free(a);
     m->assessment = NULL;
@@ -221,6 +226,18 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
         adapt_retreat(a->adapt, step);
 }
 
+/* What the relu cut off reaches only the gradient that is passed on, where there is room left beside the rest: coarse^2 times
+ * its part of the energy, docs/theory.md. Like a bound it falls at once, and rises half of the way. */
+static void choose_coarse(comet_model *m, const op *o)
+{
+    assessment *a = m->assessment;
+    const double eb = adapt_eb(a->adapt, o->norm_tensor), left = adapt_pass_left(a->adapt, o->pass),
+                 harm = a->cut_gains[o->norm_slot] * eb * eb, last = a->coarse[o->norm_slot];
+    double coarse = harm > 0 ? sqrt(1 + left / harm) : COARSEST;
+    coarse = coarse < COARSEST ? coarse : COARSEST;
+    a->coarse[o->norm_slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
+}
+
 static comet_status assess_now(comet_model *m, uint64_t step)
 {
     assessment *a = m->assessment;
@@ -234,6 +251,9 @@ static comet_status assess_now(comet_model *m, uint64_t step)
     for (uint32_t i = 0; i < a->n_passes; i++)
         observe_pass(m, &a->passes[i]);
     adapt_assess(a->adapt, step);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].pass != NONE && m->ops[i].relu)
+            choose_coarse(m, &m->ops[i]);
     a->n_assessments++;
     return COMET_OK;
 }

@@ -23,6 +23,8 @@ struct assessment {
     pass_consumer *passes;
     uint32_t n_passes;
     double *deviations; /* by slot: of what was put last; 0: not known */
+    double *cut_gains;  /* by slot of a batch norm: part of its pass-on gain at most that is of what the relu cut off */
+    double *coarse;     /* likewise: how much more coarsely that is stored; at least 1, or 0 before it is known */
     bool *dense;        /* by slot: mode auto */
     bool chosen;        /* `dense` is; not after a resume */
     uint64_t n_updates; /* that a hidden momentum has seen */

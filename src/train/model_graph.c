@@ -52,6 +52,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .norm_slot = COMET_NO_SLOT,
               .norm_tensor = NONE,
               .norm_whole = NO_BUFFER,
+              .norm_coarse = 1,
               .workspace = NO_BUFFER,
               .workspace_slot = COMET_NO_SLOT,
               .room_output = NO_BUFFER,

@@ -92,6 +92,7 @@ struct op {
     comet_slot norm_slot;                       /* batch norm: what it stores */
     norm_shape norm;
     uint32_t norm_tensor; /* of the adaptive bound, or NONE */
+    float norm_coarse;    /* how much more coarsely than its bound it stores what the relu cut off, in the step at hand */
     buffer_id norm_whole; /* as value.whole, for what it stored */
     bool norm_decoded;
     const layout *workspace_layout;
@@ -254,9 +255,9 @@ comet_status assess_before(comet_model *m, op *o);
 /* Backward: o's weights have their gradient from a part of the batch, whose input still lies in `taken` and may be spoilt. */
 comet_status assess_weighted(comet_model *m, op *o, uint32_t part);
 /* What an error in what a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its scale, to
- * the gradient it passes on; and the energy of that. */
+ * the gradient it passes on, and how much of that at most where the relu cut off; and the energy of what is passed on. */
 typedef struct norm_harm {
-    double scale, passed, energy;
+    double scale, passed, cut, energy;
 } norm_harm;
 void assess_norm(comet_model *m, const op *o, const norm_harm *harm);
 /* The loss of this step is known. */

@@ -193,4 +193,5 @@ void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
         (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
     m->assessment->seen[o->pass] =
         (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
+    m->assessment->cut_gains[o->norm_slot] = harm->energy > 0 ? harm->cut / harm->energy / 3 : 0;
 }

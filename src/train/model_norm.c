@@ -116,8 +116,8 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     r->sums = carve(&at, r->n_tiles * r->segments * 2 * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
     r->whole = arena_at(&m->arena, o->norm_whole);
-    r->apply =
-        (norm_apply_coefficients){r->lanes[MEAN], r->lanes[SCALE], r->lanes[SHIFT], r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT]};
+    r->apply = (norm_apply_coefficients){r->lanes[MEAN],       r->lanes[SCALE],      r->lanes[SHIFT],
+                                         r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT], o->norm_coarse};
     r->stored = (norm_stored_coefficients){.mask_from = r->lossy ? NULL : r->lanes[MASK_FROM],
                                            .mask_scale = r->lanes[MASK_SCALE],
                                            .mask_shift = r->lanes[MASK_SHIFT],
@@ -125,7 +125,8 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
                                            .scale = r->lanes[HAT_SCALE],
                                            .out_from = r->lanes[OUT_FROM],
                                            .out_scale = r->lanes[OUT_SCALE],
-                                           .out_shift = r->lanes[OUT_SHIFT]};
+                                           .out_shift = r->lanes[OUT_SHIFT],
+                                           .coarse = o->norm_coarse};
     r->gradient = (norm_gradient_coefficients){r->lanes[GAIN], r->lanes[SLOPE], r->lanes[OFFSET]};
 }
 
@@ -158,20 +159,21 @@ static channel_norm channel_of(const norm_run *r, uint64_t c, const float *mean,
 /* One kind for one channel. */
 static float coefficient(const norm_run *r, const channel_norm *n, int kind)
 {
+    const float sign = r->s->relu ? -1 : 1; /* of w as it is stored */
     const bool w = r->lossy;
     switch (kind) {
     case MEAN: return n->mean;
     case SCALE: return n->gamma * n->inverse;
     case SHIFT: return n->beta;
-    case CODE_SCALE: return n->code_gamma * n->inverse;
-    case CODE_SHIFT: return n->code_beta;
-    case FROM: return w ? n->code_beta : n->mean;
-    case HAT_SCALE: return w ? 1 / n->code_gamma : n->inverse;
+    case CODE_SCALE: return sign * n->code_gamma * n->inverse;
+    case CODE_SHIFT: return sign * n->code_beta;
+    case FROM: return w ? sign * n->code_beta : n->mean;
+    case HAT_SCALE: return w ? sign / n->code_gamma : n->inverse;
     case MASK_FROM: return n->mean;
     case MASK_SCALE: return n->gamma * n->inverse;
     case MASK_SHIFT: return n->beta;
-    case OUT_FROM: return w ? n->code_beta : n->mean;
-    case OUT_SCALE: return w ? n->gamma / n->code_gamma : n->gamma * n->inverse;
+    case OUT_FROM: return w ? sign * n->code_beta : n->mean;
+    case OUT_SCALE: return w ? sign * n->gamma / n->code_gamma : n->gamma * n->inverse;
     default: return n->beta;
     }
 }
@@ -415,6 +417,7 @@ static comet_status observe(norm_run *r)
         const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count, s2 = (double)s[c] * (double)s[c];
         harm.scale += squares / g2;
         harm.passed += k * k * (count * s2 + squares / count) / g2;
+        harm.cut += k * k * count * s2 / g2;
         harm.energy += k * k * (squares - count * (average * average + s2));
     }
     assess_norm(r->m, r->o, &harm);

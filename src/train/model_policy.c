@@ -9,6 +9,7 @@
 
 #define WIDEST_BOUND 0.7 /* standard deviations: beyond this errors are no longer even and centred */
 #define DITHER_FROM 0.35 /* likewise: from here on dither makes them so, where zeros need not be kept */
+#define WIDEST_CUT 1.0   /* likewise of what a relu cut off, which is read by sums over many elements alone */
 #define UNKNOWN_RATIO 8  /* of what has not been put yet, where it may be lossy */
 
 /* Standard deviations, while nothing is known: well below what the rule comes to in most layers, for its usual share and for
@@ -83,8 +84,10 @@ static double norm_deviation(const comet_model *m, const op *o)
     return sqrt(squares / (double)o->norm.channels);
 }
 
-static comet_slot_policy norm_policy(const comet_model *m, const op *o)
+/* And how much more coarsely what the relu cut off is stored. */
+static comet_slot_policy norm_policy(const comet_model *m, op *o)
 {
+    o->norm_coarse = 1;
     if (!model_is_lossy(m) || o->norm_tensor == NONE)
         return exact_policy(m, o->norm_slot);
     comet_slot_policy p = bounded_policy(m, o->norm_slot);
@@ -94,6 +97,8 @@ static comet_slot_policy norm_policy(const comet_model *m, const op *o)
         p.eb = 0;
     p.dither = !o->relu && p.eb > DITHER_FROM * deviation;
     p.dither_seed = dither_seed(m, o->norm_slot);
+    if (o->relu && eb > 0 && p.eb > 0)
+        o->norm_coarse = (float)fmax(1, fmin(m->assessment->coarse[o->norm_slot], WIDEST_CUT * deviation / p.eb));
     return p;
 }
 
@@ -122,7 +127,7 @@ comet_status assess_set_policies(comet_model *m)
     if (!m->coded)
         return COMET_OK;
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        const op *o = &m->ops[i];
+        op *o = &m->ops[i];
         const value *y = &m->values[o->output];
         comet_slot_policy p;
         if (y->slot != COMET_NO_SLOT) {

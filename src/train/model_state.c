@@ -9,14 +9,14 @@
 
 #define EXACT_WHOLE 9007199254740992.0 /* whole numbers up to here are exact in a double */
 
-enum { STATE_VERSION = 1, N_STATE_HEAD = 7 };
+enum { STATE_VERSION = 2, N_STATE_HEAD = 7 };
 
 /* ---- for checkpoints ---- */
 
 /* Levels are not in it: they follow the clock, and any gives the same values. */
 size_t model_state_n(const comet_model *m)
 {
-    return m->assessment ? N_STATE_HEAD + comet_store_n_slots(m->store) + adapt_n_numbers(m->assessment->adapt) : 0;
+    return m->assessment ? N_STATE_HEAD + 2 * comet_store_n_slots(m->store) + adapt_n_numbers(m->assessment->adapt) : 0;
 }
 
 static void state_head(const comet_model *m, double head[N_STATE_HEAD])
@@ -41,7 +41,8 @@ void model_state_export(const comet_model *m, double *numbers)
     const size_t n_slots = comet_store_n_slots(m->store);
     state_head(m, numbers);
     memcpy(numbers + N_STATE_HEAD, a->deviations, n_slots * sizeof *numbers);
-    adapt_export(a->adapt, numbers + N_STATE_HEAD + n_slots);
+    memcpy(numbers + N_STATE_HEAD + n_slots, a->coarse, n_slots * sizeof *numbers);
+    adapt_export(a->adapt, numbers + N_STATE_HEAD + 2 * n_slots);
 }
 
 static bool is_size(double x)
@@ -62,7 +63,7 @@ static bool state_fits(const comet_model *m, const double *x, size_t n)
         return false;
     state_head(m, ours);
     bool fits = memcmp(x, ours, 4 * sizeof *x) == 0 && is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
-    for (size_t i = 0; i < comet_store_n_slots(m->store); i++)
+    for (size_t i = 0; i < 2 * (size_t)comet_store_n_slots(m->store); i++)
         fits = fits && is_size(x[N_STATE_HEAD + i]);
     return fits;
 }
@@ -73,12 +74,13 @@ comet_status model_state_import(comet_model *m, const double *numbers, size_t n)
     if (!state_fits(m, numbers, n))
         return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of this model's bounds, which has %zu", n,
                           model_state_n(m));
-    const size_t n_slots = comet_store_n_slots(m->store), n_before = N_STATE_HEAD + n_slots;
+    const size_t n_slots = comet_store_n_slots(m->store), n_before = N_STATE_HEAD + 2 * n_slots;
     TRY(adapt_import(a->adapt, numbers + n_before, n - n_before));
     a->n_assessments = (uint64_t)numbers[4];
     a->n_updates = (uint64_t)numbers[5];
     a->loss_mean = numbers[6];
     memcpy(a->deviations, numbers + N_STATE_HEAD, n_slots * sizeof *numbers);
+    memcpy(a->coarse, numbers + N_STATE_HEAD + n_slots, n_slots * sizeof *numbers);
     return COMET_OK;
 }
 

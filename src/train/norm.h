@@ -8,7 +8,9 @@
  * divide 16.
  *
  * What backward is given is either z itself, or the lossy w = (z - mean) g / sd + h with g = gamma and h = beta, except where
- * gamma is so small that z could not be found again: there g is larger, see norm_code. The sign of w is the relu's mask. Both
+ * gamma is so small that z could not be found again: there g is larger, see norm_code. With a relu the sign of w is its mask,
+ * and what it cut off matters so little to backward that it may be stored more coarsely: stored is -w, and what is not negative
+ * then is divided by `coarse`. (So that the many that are near zero are those that the codec has the shortest code for.) Both
  * are read by the same code with other coefficients. Sums are taken in float over short runs, then in double, in an order that
  * depends on the tensor alone, so results are the same for any number of threads.
  */
@@ -50,7 +52,8 @@ void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *se
 /* By lanes. */
 typedef struct norm_apply_coefficients {
     const float *mean, *scale, *shift;    /* a = (z - mean) scale + shift */
-    const float *code_scale, *code_shift; /* w = (z - mean) code_scale + code_shift */
+    const float *code_scale, *code_shift; /* w = (z - mean) code_scale + code_shift; -w with a relu */
+    float coarse;                         /* at least 1 */
 } norm_apply_coefficients;
 
 /* y = a, or relu(a); y may be z. Where w is not NULL it receives what is to be stored: for elements of [first, first + n),
@@ -60,9 +63,10 @@ void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n,
 
 /* By lanes: what is read off a stored element v. */
 typedef struct norm_stored_coefficients {
-    const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0; NULL: v > 0 */
+    const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0; NULL: v < 0 */
     const float *from, *scale;                        /* xhat = (v - from) scale */
     const float *out_from, *out_scale, *out_shift;    /* output before relu: (v - from) scale + shift */
+    float coarse;                                     /* without mask_from: v stands for v coarse where it is not negative */
 } norm_stored_coefficients;
 
 /* The output again. */

@@ -14,11 +14,11 @@ INLINE float LOOP(relu_or)(bool relu, float a)
     return relu && a < 0 ? 0 : a; /* NaN goes on */
 }
 
-/* Signs as the relu saw them. */
-INLINE float LOOP(with_sign_of)(float w, float a)
+/* What is stored for -w: negative where the relu passed, and only there. */
+INLINE float LOOP(with_sign_of)(float w, float a, float finer)
 {
-    const float positive = w > FLT_MIN ? w : FLT_MIN, other = w > 0 ? 0 : w;
-    return a > 0 ? positive : other;
+    const float passed = -FLT_MIN > w ? w : -FLT_MIN, other = 0 > w ? 0 : w;
+    return a > 0 ? passed : other * finer;
 }
 
 INLINE void LOOP(apply_one)(const job *j, bool relu, bool codes, uint64_t i, uint64_t l)
@@ -27,14 +27,14 @@ INLINE void LOOP(apply_one)(const job *j, bool relu, bool codes, uint64_t i, uin
     const float d = j->in[i] - c->mean[l], a = d * c->scale[l] + c->shift[l];
     if (codes) {
         const float w = d * c->code_scale[l] + c->code_shift[l];
-        j->w[i] = relu ? LOOP(with_sign_of)(w, a) : w;
+        j->w[i] = relu ? LOOP(with_sign_of)(w, a, 1 / c->coarse) : w;
     }
     j->out[i] = LOOP(relu_or)(relu, a);
 }
 
 INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, uint64_t l)
 {
-    const float a = c->mask_from ? (v - c->mask_from[l]) * c->mask_scale[l] + c->mask_shift[l] : v;
+    const float a = c->mask_from ? (v - c->mask_from[l]) * c->mask_scale[l] + c->mask_shift[l] : -v;
     return !relu || a > 0;
 }
 
@@ -50,7 +50,8 @@ INLINE void LOOP(gradient_one)(const job *j, bool relu, uint64_t i, uint64_t l)
     const norm_stored_coefficients *c = j->stored;
     const norm_gradient_coefficients *g = j->gradient;
     const float v = j->in[i], d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
-    j->out[i] = d * g->gain[l] + ((v - c->from[l]) * g->slope[l] + g->offset[l]);
+    const float whole = relu && !c->mask_from && !(0 > v) ? v * c->coarse : v;
+    j->out[i] = d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]);
 }
 
 /* What element i adds to the two sums. */
@@ -106,7 +107,7 @@ INLINE void LOOP(save)(vec v, float *to)
     memcpy(to, &v, sizeof v);
 }
 
-/* The relu's masks: (v - from) scale + shift > 0, or the sign of v. */
+/* The relu's masks: (v - from) scale + shift > 0, or v < 0. */
 typedef struct LOOP(threshold) {
     bool whole; /* not by the sign alone */
     vec from, scale, shift;
@@ -127,13 +128,14 @@ INLINE LOOP(threshold) LOOP(threshold_of)(const norm_stored_coefficients *c, boo
 INLINE vec LOOP(pass)(const LOOP(threshold) * t, vec v, vec x)
 {
     const vec zero = {0};
-    return LOOP(where_greater)(t->whole ? (v - t->from) * t->scale + t->shift : v, zero, x, zero);
+    return t->whole ? LOOP(where_greater)((v - t->from) * t->scale + t->shift, zero, x, zero)
+                    : LOOP(where_greater)(zero, v, x, zero);
 }
 
 INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, uint64_t n, uint64_t lane)
 {
     const norm_apply_coefficients *c = j->apply;
-    const vec zero = {0}, tiny = zero + FLT_MIN;
+    const vec zero = {0}, tiny = zero - FLT_MIN, finer = zero + 1 / c->coarse;
     const vec mean = LOOP(load)(c->mean + lane), scale = LOOP(load)(c->scale + lane), shift = LOOP(load)(c->shift + lane);
     const vec code_scale = codes ? LOOP(load)(c->code_scale + lane) : zero;
     const vec code_shift = codes ? LOOP(load)(c->code_shift + lane) : zero;
@@ -144,7 +146,8 @@ INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, u
         if (codes) {
             vec w = d * code_scale + code_shift;
             if (relu)
-                w = LOOP(where_greater)(a, zero, LOOP(where_greater)(w, tiny, w, tiny), LOOP(where_greater)(w, zero, zero, w));
+                w = LOOP(where_greater)(a, zero, LOOP(where_greater)(tiny, w, w, tiny),
+                                        LOOP(where_greater)(zero, w, zero, w) * finer);
             LOOP(save)(w, kept + i);
         }
         LOOP(save)(relu ? LOOP(where_greater)(zero, a, zero, a) : a, out + i);
@@ -172,11 +175,13 @@ INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at
     const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
     const vec from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
               slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
+    const vec zero = {0}, coarse = zero + c->coarse;
     const float *in = j->in, *dy = j->dy;
     float *out = j->out;
     for (uint64_t i = at; i < at + n; i += WIDE) {
         const vec v = LOOP(load)(in + i), d = LOOP(load)(dy + i);
-        LOOP(save)((relu ? LOOP(pass)(&t, v, d) : d) * gain + ((v - from) * slope + offset), out + i);
+        const vec whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
+        LOOP(save)((relu ? LOOP(pass)(&t, v, d) : d) * gain + ((whole - from) * slope + offset), out + i);
     }
 }
 
