@@ -183,6 +183,7 @@ static void log_assessment(train_report *r, const comet_train_event *e)
         json_add_text(&j, "layer", line.layer);
         json_add_text(&j, "what", line.what);
         json_add_double(&j, "eb", line.eb);
+        json_add_double(&j, "eb_cut", line.eb_cut);
         json_add_double(&j, "R", line.nonzero);
         json_add_double(&j, "sigma_target", line.sigma_target);
         json_add_double(&j, "sigma_measured", line.sigma_measured);

@@ -144,6 +144,7 @@ typedef struct comet_assessment_line {
     const char *layer;                   /* the consumer's; valid as long as the model */
     const char *what;                    /* "conv input", "bn output", ... */
     double eb;                           /* absolute bound; 0: exact */
+    double eb_cut;                       /* likewise of what a relu behind a batch norm cut off; else eb */
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
     const char *level, *predictor;       /* "fast", "none" ... */

@@ -51,6 +51,7 @@ static void fill_line(const comet_model *m, const op *o, comet_assessment_line *
     *line = (comet_assessment_line){.layer = o->layer->name,
                                     .what = norm ? "bn output" : o->type->kept_as,
                                     .eb = r.eb,
+                                    .eb_cut = r.eb * (norm ? (double)o->norm_coarse : 1),
                                     .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
                                     .sigma_target = s.sigma_target,
                                     .sigma_measured = s.sigma_measured,
