@@ -153,7 +153,7 @@ comet_status arena_plan(arena *a, const arena_others *others)
     if (a->n_buffers == 0)
         return COMET_OK;
     arena_buffer **order = malloc(2 * a->n_buffers * sizeof(arena_buffer *));
-    uint64_t *offsets = malloc(a->n_buffers * sizeof *offsets), best = UINT64_MAX;
+    uint64_t *offsets = calloc(a->n_buffers, sizeof *offsets), best = UINT64_MAX;
     if (!order || !offsets) {
         free(order);
         free(offsets);
@@ -170,7 +170,7 @@ comet_status arena_plan(arena *a, const arena_others *others)
             best = bytes;
             keep_plan(a, offsets);
         }
-        if (highest->rank == plan && plan > 0) /* it is as low as it can be */
+        if (!highest || (highest->rank == plan && plan > 0)) /* it is as low as it can be */
             break;
         highest->rank = plan + 1;
     }

@@ -68,7 +68,7 @@ static bool has_turn(const comet_model *m, const op *o)
             before += i < o->index ? sample_bytes(m, &m->ops[i]) : 0;
             all += sample_bytes(m, &m->ops[i]);
         }
-    const uint64_t turns = (all + MEASURED_BYTES - 1) / MEASURED_BYTES;
+    const uint64_t turns = max_u64(1, (all + MEASURED_BYTES - 1) / MEASURED_BYTES);
     return before / MEASURED_BYTES % turns == m->assessment->n_assessments % turns;
 }
 

@@ -29,7 +29,7 @@ static uint64_t dither_seed(const comet_model *m, comet_slot slot)
 static comet_level level_of(const comet_model *m, comet_slot slot)
 {
     const assessment *a = m->assessment;
-    if (a->n_assessments == 0) /* bounds are narrow, and the peak of memory should not be in the first steps */
+    if (!a || a->n_assessments == 0) /* bounds are narrow, and the peak of memory should not be in the first steps */
         return COMET_LEVEL_DENSE;
     switch (m->params.compression.mode) {
     case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;

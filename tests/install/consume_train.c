@@ -38,7 +38,8 @@ int main(void)
     if (comet_model_create(&model, net, &params) != COMET_OK)
         return failed("model");
     for (uint64_t step = 0; step < STEPS; step++) {
-        if (comet_model_gradients(model, images, labels, step, &last) != COMET_OK || comet_model_update(model, 0.1, step) != COMET_OK)
+        if (comet_model_gradients(model, images, labels, step, &last) != COMET_OK ||
+            comet_model_update(model, 0.1, step) != COMET_OK)
             return failed("step");
         if (step == 0)
             first = last;
