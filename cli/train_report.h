@@ -36,10 +36,10 @@ void train_report_failure(train_report *r, const char *sentence);
 /* The table of what a model holds, on `out`; saved activations of the largest few layers. */
 void memory_table_print(FILE *out, const comet_model *model);
 
-void json_add_memory(json *j, const comet_memory *memory);
-void json_add_compression(json *j, const comet_compression_figures *figures, double train_seconds);
+void json_add_memory(json *j, const comet_memory *m);
+void json_add_compression(json *j, const comet_compression_figures *c, double train_seconds);
 
 /* Of training time, spent coding and decoding; NaN before the first step. */
-double codec_share(const comet_compression_figures *figures, double train_seconds);
+double codec_share(const comet_compression_figures *c, double train_seconds);
 
 #endif

@@ -527,8 +527,9 @@ size_t adapt_n_numbers(const adapt *a)
     return N_HEAD + (size_t)N_PER_TENSOR * a->n_tensors + (size_t)N_PER_CONSUMER * a->n_consumers;
 }
 
-void adapt_export(const adapt *a, double *x)
+void adapt_export(const adapt *a, double *numbers)
 {
+    double *x = numbers;
     const double head[N_HEAD] = {VERSION, a->n_tensors, a->n_consumers, (double)a->next, (double)a->gap, a->assessed};
     for (size_t i = 0; i < N_HEAD; i++)
         *x++ = head[i];
@@ -540,19 +541,19 @@ void adapt_export(const adapt *a, double *x)
     }
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
-        const double numbers[N_PER_CONSUMER] = {(double)c->n_weights,
-                                                c->tensor,
-                                                c->known,
-                                                c->limits,
-                                                c->calibrated,
-                                                c->tolerance,
-                                                pack(c->allowed),
-                                                c->calibration,
-                                                pack(c->limit),
-                                                pack(c->measured),
-                                                c->known ? c->seen.gain : 0};
+        const double own[N_PER_CONSUMER] = {(double)c->n_weights,
+                                            c->tensor,
+                                            c->known,
+                                            c->limits,
+                                            c->calibrated,
+                                            c->tolerance,
+                                            pack(c->allowed),
+                                            c->calibration,
+                                            pack(c->limit),
+                                            pack(c->measured),
+                                            c->known ? c->seen.gain : 0};
         for (size_t k = 0; k < N_PER_CONSUMER; k++)
-            *x++ = numbers[k];
+            *x++ = own[k];
     }
 }
 
@@ -616,8 +617,9 @@ static void import_consumer(consumer_state *c, const double *x)
     c->seen = (adapt_observation){.gain = x[10]};
 }
 
-comet_status adapt_import(adapt *a, const double *x, size_t n)
+comet_status adapt_import(adapt *a, const double *numbers, size_t n)
 {
+    const double *x = numbers;
     if (!numbers_fit(a, x, n))
         return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of %u adaptive bounds with %u consumers", n,
                           a->n_tensors, a->n_consumers);

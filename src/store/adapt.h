@@ -38,7 +38,7 @@ typedef struct adapt_params {
 typedef struct adapt adapt;
 #define ADAPT_NONE UINT32_MAX
 
-comet_status adapt_create(adapt **a, const adapt_params *params);
+comet_status adapt_create(adapt **out, const adapt_params *params);
 void adapt_destroy(adapt *a);
 
 /* A tensor of n_elements; `name` is kept, not copied. */

@@ -62,7 +62,9 @@ static bool state_fits(const comet_model *m, const double *x, size_t n)
     if (n == 0 || n != model_state_n(m))
         return false;
     state_head(m, ours);
-    bool fits = memcmp(x, ours, 4 * sizeof *x) == 0 && is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
+    bool fits = is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
+    for (size_t i = 0; i < 4; i++)
+        fits = fits && x[i] == ours[i];
     for (size_t i = 0; i < 2 * (size_t)comet_store_n_slots(m->store); i++)
         fits = fits && is_size(x[N_STATE_HEAD + i]);
     return fits;
