@@ -1,5 +1,6 @@
 /* comet train: a whole run, with checkpoints and a log. */
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -358,6 +359,8 @@ static cli_exit train(const train_args *args, comet_train_params *p, train_repor
         train_report_failure(report, comet_last_error());
         return fail_status(status, NULL);
     }
+    if (args->dump && args->dump_step > result.last.step)
+        say("there was no step %" PRIu64 ": nothing was written to %s", args->dump_step, args->dump);
     if (!result.stopped)
         return result.unsaved ? fail(CLI_FAILED, "the checkpoint of the last step was not written to %s", args->out) : CLI_OK;
     say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,

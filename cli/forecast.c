@@ -13,7 +13,6 @@
 #include "progress.h"
 
 enum { SAMPLE_BATCH = 4, SAMPLE_STEPS = 4, SAMPLE_WARM = 2, LOADER_QUEUE = 4 /* with the batch in use */ };
-static const uint64_t usual_program = 48 << 20; /* as comet_model_check_memory has it */
 static const uint64_t least_program = 16 << 20;
 
 void forecaster_init(forecaster *f, const comet_net *net, const comet_model_params *params, const compression_args *compression)
@@ -184,22 +183,20 @@ static cli_exit take_sample(forecaster *f, comet_compress_mode mode)
 
 /* ---- forecasts ---- */
 
-/* Without steps of its own, OFF has the program of another mode, or the usual one. */
-static uint64_t program_bytes(const forecaster *f, comet_compress_mode mode)
+/* Steps of the mode, or for OFF of any. */
+static const mode_sample *sample_of(const forecaster *f, comet_compress_mode mode)
 {
-    if (f->samples[mode].taken)
-        return f->samples[mode].program;
-    for (size_t i = 0; i < N_MODES; i++)
+    for (size_t i = 0; mode == COMET_COMPRESS_OFF && i < N_MODES; i++)
         if (f->samples[i].taken)
-            return f->samples[i].program;
-    return usual_program;
+            return &f->samples[i];
+    return &f->samples[mode];
 }
 
 static comet_status foretell(const forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
 {
     const comet_status status = plan(f, mode, f->samples[mode].planned_ratio, batch, &forecast->model);
     forecast->data = f->data_fixed + f->data_per_image * batch;
-    forecast->program = program_bytes(f, mode);
+    forecast->program = sample_of(f, mode)->program;
     if (status == COMET_OK)
         forecast->peak = forecast->model.total + forecast->data + forecast->program;
     return status;
@@ -207,7 +204,7 @@ static comet_status foretell(const forecaster *f, comet_compress_mode mode, uint
 
 cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
 {
-    if (mode != COMET_COMPRESS_OFF && !f->samples[mode].taken) {
+    if (!sample_of(f, mode)->taken) {
         const cli_exit code = take_sample(f, mode);
         if (code != CLI_OK)
             return code;
@@ -223,7 +220,8 @@ cli_exit forecast_spilling(forecaster *f, comet_compress_mode mode, uint32_t bat
     if (code != CLI_OK)
         return code;
     comet_model_params params = f->params;
-    params.compression.spill_folder = f->compression->spill;
+    params.compression.spill_folder = "."; /* of a plan, any */
+    params.fused_update = false;           /* a disk may fail half way through a step */
     params.compression.spill_above = spill_above;
     const comet_status status = plan_with(f, &params, mode, f->samples[mode].planned_ratio, batch, &forecast.model);
     *peak = forecast.model.total + forecast.data + forecast.program;

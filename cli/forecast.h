@@ -51,7 +51,7 @@ typedef struct memory_forecast {
     uint64_t peak; /* of all */
 } memory_forecast;
 
-/* Takes the steps of a mode when it is first asked for; OFF needs none. */
+/* Takes the steps of a mode when it is first asked for; for OFF those of any will do. */
 cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast);
 
 /* The peak if coded activations beyond `spill_above` bytes were spilled. */

@@ -126,18 +126,22 @@ static cli_exit choose_spill(budget *b)
 static cli_exit refuse(budget *b, bool may_spill)
 {
     char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
-    const uint64_t wanted = (uint64_t)((double)b->forecast.peak / (1 - MEMORY_RESERVE));
+    uint64_t least = b->forecast.peak;
     uint32_t batch = 0;
-    const cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
+    cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
+    if (code == CLI_OK && b->mode != COMET_COMPRESS_OFF)
+        code = forecast_spilling(&b->f, b->mode, b->batch, 0, &least);
     if (code != CLI_OK)
         return code;
-    /* The most that spilling may save; known better where it was tried. */
-    const bool disk_would_do = !may_spill && b->forecast.peak - b->forecast.model.saved < b->usable;
+    const uint64_t wanted = (uint64_t)((double)(may_spill ? least : b->forecast.peak) / (1 - MEMORY_RESERVE));
+    const bool disk_would_do = !may_spill && least <= b->usable;
     if (batch > 0)
         snprintf(fitting, sizeof fitting, "; batch %" PRIu32 " would fit", batch);
-    return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s needs %s, %s are allowed%s%s", b->batch,
-                mode_name(b->mode), size_text(wanted, need), size_text(b->bytes, has), fitting,
-                disk_would_do ? "; --spill DIR may do on a disk" : "");
+    else
+        snprintf(fitting, sizeof fitting, "; no batch would fit");
+    return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s needs %s, with 5 %% kept free; %s are allowed%s%s",
+                b->batch, mode_name(b->mode), size_text(wanted, need), size_text(b->bytes, has), fitting,
+                disk_would_do ? "; --spill DIR would do on a disk" : "");
 }
 
 static void describe(const budget *b, bool automatic, char text[BUDGET_TEXT_BYTES])

@@ -59,10 +59,12 @@ void memory_table_print(FILE *out, const comet_model *model)
     if (n_lines > n_top)
         fprintf(out, "    and %zu more\n", n_lines - n_top);
     print_bytes(out, "transients", m.transient);
-    print_bytes(out, "  of these, scratchpads at most", m.scratch);
+    print_bytes(out, "  scratchpads, at their largest", m.scratch);
     if (m.assessing > 0)
         print_bytes(out, "assessments", m.assessing);
     print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
+    if (coded)
+        fprintf(out, "  (coded activations and transients share memory: the total is less than the sum)\n");
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 

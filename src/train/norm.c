@@ -89,8 +89,6 @@ typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, GRADIENT } kind;
 
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 
-#pragma GCC diagnostic ignored "-Wpsabi" /* functions that take vectors are all inlined */
-
 #define LOOP(name) name##_reference
 #define LOOP_TARGET
 #include "train/norm_loops.h"

@@ -113,15 +113,14 @@ typedef struct LOOP(threshold) {
     vec from, scale, shift;
 } LOOP(threshold);
 
-INLINE LOOP(threshold) LOOP(threshold_of)(const norm_stored_coefficients *c, bool signs, uint64_t lane)
+INLINE void LOOP(find_threshold)(const norm_stored_coefficients *c, bool signs, uint64_t lane, LOOP(threshold) * t)
 {
-    LOOP(threshold) t = {.whole = !signs};
+    t->whole = !signs;
     if (signs)
-        return t;
-    t.from = LOOP(load)(c->mask_from + lane);
-    t.scale = LOOP(load)(c->mask_scale + lane);
-    t.shift = LOOP(load)(c->mask_shift + lane);
-    return t;
+        return;
+    t->from = LOOP(load)(c->mask_from + lane);
+    t->scale = LOOP(load)(c->mask_scale + lane);
+    t->shift = LOOP(load)(c->mask_shift + lane);
 }
 
 /* x where the relu passed v, else 0. */
@@ -158,7 +157,8 @@ INLINE void LOOP(output_wide)(const job *j, bool relu, bool signs, uint64_t at, 
 {
     const norm_stored_coefficients *c = j->stored;
     const vec zero = {0};
-    const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+    LOOP(threshold) t;
+    LOOP(find_threshold)(c, signs || !relu, lane, &t);
     const vec from = LOOP(load)(c->out_from + lane), scale = LOOP(load)(c->out_scale + lane),
               shift = LOOP(load)(c->out_shift + lane);
     const float *in = j->in;
@@ -172,7 +172,8 @@ INLINE void LOOP(output_wide)(const job *j, bool relu, bool signs, uint64_t at, 
 INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane)
 {
     const norm_stored_coefficients *c = j->stored;
-    const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+    LOOP(threshold) t;
+    LOOP(find_threshold)(c, signs || !relu, lane, &t);
     const vec from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
               slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
     const vec zero = {0}, coarse = zero + c->coarse;
@@ -199,7 +200,8 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
             b += d * d;
         }
     } else {
-        const LOOP(threshold) t = LOOP(threshold_of)(c, signs || !relu, lane);
+        LOOP(threshold) t;
+        LOOP(find_threshold)(c, signs || !relu, lane, &t);
         const vec from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
         for (uint64_t i = at; i < at + n; i += WIDE) {
             const vec v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
