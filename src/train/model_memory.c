@@ -161,7 +161,7 @@ static void remove_wholes(comet_model *m, uint32_t n_buffers)
 }
 
 /* Decoding once in place of up to three times, as far as the region has room for it outside its worst moments. Buffers do not
- * fit together without gaps, hence the trials. At level fast decoding again costs no more than reading raw tensors. */
+ * fit together without gaps, hence the trials. At level fast decoding is as fast as memory. */
 static comet_status use_spare_room(comet_model *m, region_plan *p)
 {
     static const double shares[] = {1, 0.96, 0.92, 0.85, 0.75};
