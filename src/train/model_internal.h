@@ -70,7 +70,7 @@ typedef struct delivery {
     bool by_parts;       /* `write` holds one part of the batch at a time, which the op itself adds to `sum` */
 } delivery;
 
-enum { MAX_PARTS = COMET_MAX_INPUTS };
+enum { MAX_PIECES = COMET_MAX_INPUTS };
 
 typedef struct op_type op_type;
 
@@ -84,7 +84,7 @@ struct op {
     kernel *forward, *backward_data, *backward_weights;
     uint32_t n_parts; /* convolution, linear: backward takes the batch in so many equal parts, and its kernels are for one; 0 */
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
-    kernel *parts[MAX_PARTS];                   /* concat: gradients of the inputs */
+    kernel *pieces[MAX_PIECES];                 /* concat: gradients of the inputs */
     kernel *add[COMET_MAX_INPUTS];              /* additions of gradients */
     uint32_t weight, bias;                      /* parameters, NONE if there are none; batch norm: scale, shift */
     uint32_t mean, variance;                    /* running statistics */
@@ -182,10 +182,6 @@ comet_status memory_share_region(comet_model *m);
 const op_type *op_type_of(comet_op kind);
 extern const op_type op_type_reorder;
 
-/* How a convolution takes an input that lies as `input`: likewise, or otherwise where that would be slow. */
-comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
-                                const layout **wanted);
-
 /* Where a value's elements are in forward. */
 void *value_data(const comet_model *m, uint32_t v);
 /* A learnt tensor's part of a block; NULL where there is none. */
@@ -195,6 +191,17 @@ float *gradient_at(const comet_model *m, const op *o, uint32_t index);
 parameter named_parameter(const op *o, const char *suffix);
 comet_status add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 void op_destroy(op *o);
+
+/* ---- model_weighted.c: convolution and linear ---- */
+
+comet_status conv_prepare(comet_model *m, op *o);
+comet_status linear_prepare(comet_model *m, op *o);
+comet_status weighted_forward(comet_model *m, op *o, run_mode mode);
+comet_status weighted_backward(comet_model *m, op *o);
+/* How a convolution takes an input that lies as `input`: likewise, or otherwise where that would be slow. */
+comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
+                                const layout **wanted);
+
 /* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there.
  */
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
@@ -276,6 +283,33 @@ static inline uint32_t moment_backward(const comet_model *m, const op *o, uint32
 static inline uint32_t moments_of(const comet_model *m)
 {
     return 3 * m->n_ops + 1;
+}
+
+/* Where a value's elements are in backward, while an op has taken them. */
+static inline void *value_data_backward(const comet_model *m, uint32_t v)
+{
+    return m->values[v].taken;
+}
+
+static inline const layout *input_layout(const comet_model *m, const op *o)
+{
+    return m->values[o->inputs[0]].layout;
+}
+
+static inline void set_output_layout(comet_model *m, const op *o, const layout *l)
+{
+    m->values[o->output].layout = l;
+}
+
+static inline bool wants_gradient(const comet_model *m, const op *o, uint32_t input)
+{
+    return m->values[o->inputs[input]].needs_gradient;
+}
+
+/* So that what follows is aligned. */
+static inline uint64_t padded_floats(uint64_t n)
+{
+    return (n + 15) / 16 * 16;
 }
 
 static inline uint64_t max_u64(uint64_t a, uint64_t b)

@@ -224,7 +224,7 @@ static uint64_t scratch_of_data(const comet_model *m, const op *o)
     uint64_t bytes = max_u64(scratch_of(o->backward_data), scratch_of(o->weights_reorder));
     bytes = max_u64(bytes, o->norm_slot != COMET_NO_SLOT ? norm_scratch_bytes(m, o) : 0);
     for (uint32_t i = 0; i < o->n_inputs; i++)
-        bytes = max_u64(bytes, max_u64(scratch_of(o->parts[i]), scratch_of(o->add[i])));
+        bytes = max_u64(bytes, max_u64(scratch_of(o->pieces[i]), scratch_of(o->add[i])));
     return bytes;
 }
 
