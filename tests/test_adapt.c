@@ -724,6 +724,36 @@ static void test_windows(void **state)
     adapt_destroy(a);
 }
 
+/* With a steady bound the gap follows the measured error: shorter where it is above sigma*, longer only where all are well
+ * below. */
+static void test_windows_of_worn_bounds(void **state)
+{
+    static const struct {
+        double ratio; /* measured / target */
+        uint64_t step;
+    } plan[] = {{0.8, 192},  {0.8, 448},  {1.0, 960},  {1.1, 1472}, {0.8, 1728},
+                {1.3, 2240}, {1.3, 2496}, {0.8, 2624}, {0.8, 2880}};
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1024, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    adapt_observation seen = seen_of(1, 100);
+    seen.measured = NAN;
+    for (uint64_t step = 1; step < 65; step *= 2) {
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, step);
+    }
+    uint64_t step = 64;
+    for (size_t i = 0; i < COUNT_OF(plan); i++) {
+        while (!adapt_due(a, step))
+            step++;
+        assert_int_equal(step, plan[i].step);
+        seen.measured = plan[i].ratio * plan[i].ratio * 0.01 * 100;
+        seen.eb = 1e-6; /* so that it does not calibrate: the bound stays */
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, step);
+    }
+    adapt_destroy(a);
+}
+
 static void test_window_of_one(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1, false);
@@ -879,18 +909,31 @@ static void test_choose_levels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_convolution_gain),  cmocka_unit_test(test_batch_norm_gains),
-        cmocka_unit_test(test_elementwise_gains), cmocka_unit_test(test_noise),
-        cmocka_unit_test(test_noise_limits),      cmocka_unit_test(test_noise_rule),
-        cmocka_unit_test(test_noise_is_smoothed), cmocka_unit_test(test_pass_left),
-        cmocka_unit_test(test_sigma_rule),        cmocka_unit_test(test_pass_on),
-        cmocka_unit_test(test_no_limit),          cmocka_unit_test(test_unobserved),
-        cmocka_unit_test(test_bad_arguments),     cmocka_unit_test(test_best_fit),
-        cmocka_unit_test(test_best_fit_shares),   cmocka_unit_test(test_closed_loop),
-        cmocka_unit_test(test_calibration),       cmocka_unit_test(test_calibration_limits),
-        cmocka_unit_test(test_windows),           cmocka_unit_test(test_window_of_one),
-        cmocka_unit_test(test_retreat),           cmocka_unit_test(test_resume),
-        cmocka_unit_test(test_foreign_numbers),   cmocka_unit_test(test_choose_levels),
+        cmocka_unit_test(test_convolution_gain),
+        cmocka_unit_test(test_batch_norm_gains),
+        cmocka_unit_test(test_elementwise_gains),
+        cmocka_unit_test(test_noise),
+        cmocka_unit_test(test_noise_limits),
+        cmocka_unit_test(test_noise_rule),
+        cmocka_unit_test(test_noise_is_smoothed),
+        cmocka_unit_test(test_pass_left),
+        cmocka_unit_test(test_sigma_rule),
+        cmocka_unit_test(test_pass_on),
+        cmocka_unit_test(test_no_limit),
+        cmocka_unit_test(test_unobserved),
+        cmocka_unit_test(test_bad_arguments),
+        cmocka_unit_test(test_best_fit),
+        cmocka_unit_test(test_best_fit_shares),
+        cmocka_unit_test(test_closed_loop),
+        cmocka_unit_test(test_calibration),
+        cmocka_unit_test(test_calibration_limits),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_windows_of_worn_bounds),
+        cmocka_unit_test(test_window_of_one),
+        cmocka_unit_test(test_retreat),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_foreign_numbers),
+        cmocka_unit_test(test_choose_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

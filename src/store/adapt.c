@@ -19,6 +19,8 @@
 static const double AIM = 0.85;
 /* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
 static const double JUMP = 2, DRIFT = 1.25;
+/* So does a measured error above this part of sigma*; only where all are below the other do bounds last long enough. */
+static const double WORN = 1.05, FRESH = 0.95;
 /* A prediction that is further off than this is a fault in the measurement. */
 static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 4;
 /* Measurements with less than this part of the allowed variance do not calibrate: the gradient's own rounding is in them. */
@@ -369,13 +371,15 @@ static uint64_t least_gap(const adapt *a)
     return a->params.window >= 16 ? a->params.window / 16 : 1;
 }
 
-/* From 1 up to the least gap while nothing jumps; then up to the window while nothing moves. */
+/* From 1 up to the least gap while nothing jumps; then up to the window while nothing moves and errors stay as they should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
 {
     const uint64_t least = least_gap(a), most = a->gap < least ? least : a->params.window;
-    if (moved > JUMP)
+    double smallest, largest;
+    adapt_sigma_ratios(a, &smallest, &largest);
+    if (moved > JUMP || largest > WORN)
         a->gap = a->gap / 2 > least ? a->gap / 2 : a->gap < least ? a->gap : least;
-    else if (moved <= DRIFT || a->gap < least)
+    else if ((moved <= DRIFT && !(largest > FRESH)) || a->gap < least)
         a->gap = 2 * a->gap < most ? 2 * a->gap : most;
     a->next = step + a->gap;
 }
