@@ -10,7 +10,8 @@
 #include "base/threads.h"
 #include "train/model_state.h"
 
-#define SPIKE 2.0           /* times the mean loss */
+#define SPIKE 2.0           /* times the mean loss, and */
+#define SPIKE_SPREADS 6.0   /* mean deviations above it: losses of small batches differ by much */
 #define HIDDEN_MOMENTUM 0.9 /* of optimisers that have none */
 #define COARSEST 1024.0     /* the policy sets a limit by the tensor's deviation */
 #define SILU_GAIN 0.126     /* docs/theory.md */
@@ -308,6 +309,19 @@ static void keep_deviations(comet_model *m)
     }
 }
 
+/* Does the loss leave what the last steps had? Their spread is taken to be large until they have shown it. */
+static bool is_spike(const assessment *a, double loss)
+{
+    return a->loss_mean > 0 && loss > SPIKE * a->loss_mean && loss > a->loss_mean + SPIKE_SPREADS * a->loss_spread;
+}
+
+static void follow_loss(assessment *a, double loss)
+{
+    const bool first = !(a->loss_mean > 0);
+    a->loss_spread = first ? loss / SPIKE_SPREADS : 0.98 * a->loss_spread + 0.02 * fabs(loss - a->loss_mean);
+    a->loss_mean = first ? loss : 0.98 * a->loss_mean + 0.02 * loss;
+}
+
 void assess_loss(comet_model *m, double loss)
 {
     assessment *a = m->assessment;
@@ -316,8 +330,8 @@ void assess_loss(comet_model *m, double loss)
     count_held(m);
     keep_deviations(m);
     a->due = a->due && isfinite(loss); /* there will be no gradients */
-    if (!isfinite(loss) || (a->loss_mean > 0 && loss > SPIKE * a->loss_mean))
+    if (!isfinite(loss) || is_spike(a, loss))
         adapt_retreat(a->adapt, m->step);
     if (isfinite(loss))
-        a->loss_mean = a->loss_mean > 0 ? 0.98 * a->loss_mean + 0.02 * loss : loss;
+        follow_loss(a, loss);
 }

@@ -18,7 +18,7 @@ struct assessment {
     adapt *adapt;
     bool due;
     uint64_t n_assessments;
-    double loss_mean;
+    double loss_mean, loss_spread; /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen; /* by consumer */
     pass_consumer *passes;
     uint32_t n_passes;

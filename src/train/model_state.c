@@ -9,7 +9,7 @@
 
 #define EXACT_WHOLE 9007199254740992.0 /* whole numbers up to here are exact in a double */
 
-enum { STATE_VERSION = 2, N_STATE_HEAD = 7 };
+enum { STATE_VERSION = 3, N_STATE_HEAD = 8 };
 
 /* ---- for checkpoints ---- */
 
@@ -29,7 +29,8 @@ static void state_head(const comet_model *m, double head[N_STATE_HEAD])
                                           comet_store_n_slots(m->store),
                                           (double)a->n_assessments,
                                           (double)a->n_updates,
-                                          a->loss_mean};
+                                          a->loss_mean,
+                                          a->loss_spread};
     memcpy(head, numbers, sizeof numbers);
 }
 
@@ -62,7 +63,7 @@ static bool state_fits(const comet_model *m, const double *x, size_t n)
     if (n == 0 || n != model_state_n(m))
         return false;
     state_head(m, ours);
-    bool fits = is_count(x[4]) && is_count(x[5]) && is_size(x[6]);
+    bool fits = is_count(x[4]) && is_count(x[5]) && is_size(x[6]) && is_size(x[7]);
     for (size_t i = 0; i < 4; i++)
         fits = fits && x[i] == ours[i];
     for (size_t i = 0; i < 2 * (size_t)comet_store_n_slots(m->store); i++)
@@ -81,6 +82,7 @@ comet_status model_state_import(comet_model *m, const double *numbers, size_t n)
     a->n_assessments = (uint64_t)numbers[4];
     a->n_updates = (uint64_t)numbers[5];
     a->loss_mean = numbers[6];
+    a->loss_spread = numbers[7];
     memcpy(a->deviations, numbers + N_STATE_HEAD, n_slots * sizeof *numbers);
     memcpy(a->coarse, numbers + N_STATE_HEAD + n_slots, n_slots * sizeof *numbers);
     return COMET_OK;
