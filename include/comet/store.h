@@ -119,6 +119,8 @@ COMET_API void comet_store_clear(comet_store *store);
 
 COMET_API comet_status comet_store_tiling(const comet_store *store, comet_slot slot, uint64_t *n_tiles,
                                           uint64_t *tile_elements);
+/* Likewise of a slot yet to be declared. */
+COMET_API comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint64_t *n_tiles, uint64_t *tile_elements);
 
 /* All tiles are put, in any order, each by one worker in [0, n_workers), between begin and end; by no other policy than
  * LOSSLESS and BOUNDED without of_deviation. A failed put_tile is reported by put_end. */

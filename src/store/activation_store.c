@@ -201,6 +201,17 @@ comet_status comet_store_tiling(const comet_store *s, comet_slot which, uint64_t
     return COMET_OK;
 }
 
+comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint64_t *n_tiles, uint64_t *tile_elements)
+{
+    geometry shape;
+    if (!spec || !n_tiles || !tile_elements)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_store_spec_tiling: null pointer");
+    TRY(check_spec(spec, &shape));
+    *tile_elements = tiles_elements(&shape);
+    *n_tiles = ceil_div_u64(shape.n_elements, *tile_elements);
+    return COMET_OK;
+}
+
 static comet_status check_empty(const store_slot *slot)
 {
     return slot->state == SLOT_EMPTY ? COMET_OK : comet_fail(COMET_ERROR_ARGUMENT, "%s is held now", store_slot_name(slot));

@@ -63,6 +63,16 @@ layout_order layout_describe(const layout *l, uint64_t *block);
 /* Do the weights of a depthwise convolution lie as [groups / block][height][width][block]? */
 bool layout_is_depthwise(const layout *l, uint64_t block);
 
+/* ---- small matrices ---- */
+
+typedef struct product_spec {
+    uint64_t rows, columns, inner; /* of the result, and summed over */
+    bool transposed;               /* a lies as inner x rows */
+} product_spec;
+
+/* c = a b, all row by row. */
+comet_status backend_multiply(const product_spec *p, const float *a, const float *b, float *c);
+
 /* ---- kernels ---- */
 
 void kernel_destroy(kernel *k);
@@ -79,6 +89,7 @@ typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
     bool bias, relu; /* relu: applied to the output in forward */
+    bool adds;       /* forward: to what is in the output */
     bool winograd;   /* may be used, with scratchpads of at most so many bytes; the batch is cut into slices for that */
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;

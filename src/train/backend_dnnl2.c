@@ -21,7 +21,7 @@ struct layout {
 struct backend {
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t plain, relu; /* both: scratchpad by the user */
+    dnnl_primitive_attr_t plain, relu, sum; /* all: scratchpad by the user */
     struct layout *layouts;
 };
 
@@ -72,19 +72,37 @@ static comet_status check(dnnl_status_t status, const char *what)
 
 /* ---- the backend ---- */
 
-static comet_status make_attributes(backend *b)
+/* Attributes with a scratchpad by the user, and what `append` says is done to the result. */
+static comet_status make_attribute(dnnl_status_t (*append)(dnnl_post_ops_t post), dnnl_primitive_attr_t *attribute)
 {
     dnnl_post_ops_t post = NULL;
-    TRY_DNNL(dnnl_primitive_attr_create(&b->plain), "attributes");
-    TRY_DNNL(dnnl_primitive_attr_create(&b->relu), "attributes");
-    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(b->plain, dnnl_scratchpad_mode_user), "user scratchpads");
-    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(b->relu, dnnl_scratchpad_mode_user), "user scratchpads");
+    TRY_DNNL(dnnl_primitive_attr_create(attribute), "attributes");
+    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*attribute, dnnl_scratchpad_mode_user), "user scratchpads");
+    if (!append)
+        return COMET_OK;
     TRY_DNNL(dnnl_post_ops_create(&post), "post-operations");
-    comet_status status = check(dnnl_post_ops_append_eltwise(post, 1, dnnl_eltwise_relu, 0, 0), "a fused relu");
+    comet_status status = check(append(post), "a fused operation");
     if (status == COMET_OK)
-        status = check(dnnl_primitive_attr_set_post_ops(b->relu, post), "a fused relu");
+        status = check(dnnl_primitive_attr_set_post_ops(*attribute, post), "a fused operation");
     dnnl_post_ops_destroy(post);
     return status;
+}
+
+static dnnl_status_t append_relu(dnnl_post_ops_t post)
+{
+    return dnnl_post_ops_append_eltwise(post, 1, dnnl_eltwise_relu, 0, 0);
+}
+
+static dnnl_status_t append_sum(dnnl_post_ops_t post)
+{
+    return dnnl_post_ops_append_sum(post, 1);
+}
+
+static comet_status make_attributes(backend *b)
+{
+    TRY(make_attribute(NULL, &b->plain));
+    TRY(make_attribute(append_relu, &b->relu));
+    return make_attribute(append_sum, &b->sum);
 }
 
 comet_status backend_create(backend **out)
@@ -121,6 +139,8 @@ void backend_destroy(backend *b)
         dnnl_primitive_attr_destroy(b->plain);
     if (b->relu)
         dnnl_primitive_attr_destroy(b->relu);
+    if (b->sum)
+        dnnl_primitive_attr_destroy(b->sum);
     if (b->stream)
         dnnl_stream_destroy(b->stream);
     if (b->engine)
@@ -472,11 +492,16 @@ bool kernel_is_slow(const kernel *k)
     return is_slow(k->pd);
 }
 
+static dnnl_primitive_attr_t conv_attribute(const backend *b, const conv_spec *s, const kernel *hint)
+{
+    return hint ? b->plain : s->adds ? b->sum : s->relu ? b->relu : b->plain;
+}
+
 /* Winograd F(4,3) for the smallest number of slices whose scratchpad is not too large. */
 static bool winograd_pd(backend *b, const conv_spec *s, conv_init init, const conv_geometry *g, const kernel *hint,
                         uint64_t scratch_bytes, dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
-    const dnnl_primitive_attr_t attr = s->relu && !hint ? b->relu : b->plain;
+    const dnnl_primitive_attr_t attr = conv_attribute(b, s, hint);
     for (uint32_t n = 1; n <= s->batch; n++) {
         if (s->batch % n != 0)
             continue;
@@ -502,7 +527,7 @@ static comet_status conv_pd(backend *b, const conv_spec *s, conv_init init, cons
                             dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
     const uint64_t scratch_bytes = init == init_backward_weights ? s->weights_scratch_bytes : s->data_scratch_bytes;
-    const dnnl_primitive_attr_t attr = s->relu && !hint ? b->relu : b->plain;
+    const dnnl_primitive_attr_t attr = conv_attribute(b, s, hint);
     dnnl_convolution_desc_t desc;
     if (s->winograd && winograd_pd(b, s, init, g, hint, scratch_bytes, pd, n_slices))
         return COMET_OK;
@@ -849,6 +874,14 @@ comet_status kernel_take_channels(backend *b, const layout *whole, uint64_t firs
     dnnl_memory_desc_t view;
     TRY_DNNL(dnnl_memory_desc_init_submemory(&view, &whole->md, part->md.dims, offsets), "a view of some channels");
     return reorder_pd(b, &view, &part->md, k);
+}
+
+comet_status backend_multiply(const product_spec *p, const float *a, const float *b, float *c)
+{
+    const dnnl_dim_t rows = (dnnl_dim_t)p->rows, columns = (dnnl_dim_t)p->columns, inner = (dnnl_dim_t)p->inner;
+    return check(dnnl_sgemm(p->transposed ? 'T' : 'N', 'N', rows, columns, inner, 1, a, p->transposed ? rows : inner, b,
+                            columns, 0, c, columns),
+                 "a product of matrices");
 }
 
 comet_status kernel_reorder(backend *b, const layout *src, const layout *dst, kernel **k)

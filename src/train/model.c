@@ -9,6 +9,7 @@
 #include "train/elementwise.h"
 #include "train/initialise.h"
 #include "train/loss.h"
+#include "train/model_folded.h"
 #include "train/model_internal.h"
 #include "train/model_state.h"
 #include "train/optimiser.h"
@@ -230,6 +231,13 @@ void comet_model_destroy(comet_model *m)
 static bool op_line(const comet_model *m, const op *o, bool workspace, comet_saved_line *line)
 {
     const comet_slot slot = workspace ? o->workspace_slot : o->norm_slot;
+    if (!workspace && o->folded_into != NONE) {
+        *line = (comet_saved_line){.layer = o->layer->name,
+                                   .what = "bn input",
+                                   .bytes = layout_bytes(m->values[o->inputs[0]].layout),
+                                   .recomputed = true};
+        return true;
+    }
     if (slot == COMET_NO_SLOT)
         return false;
     *line = (comet_saved_line){.layer = o->layer->name,
@@ -356,13 +364,15 @@ static comet_status backward_op(comet_model *m, op *o)
     TRY(add_gradients(m, o));
     if (m->params.fused_update && o->weight != NONE)
         update_op(m, o);
+    if (m->params.fused_update && o->folded)
+        update_op(m, &m->ops[o->folded->norm]);
     return saved_drop(m, o);
 }
 
 static comet_status backward(comet_model *m)
 {
     for (uint32_t i = m->n_ops; i-- > 0;)
-        if (m->ops[i].diff_dst != NO_BUFFER)
+        if (m->ops[i].diff_dst != NO_BUFFER && m->ops[i].folded_into == NONE)
             TRY(backward_op(m, &m->ops[i]));
     return COMET_OK;
 }

@@ -68,14 +68,21 @@ static comet_status add_passes(comet_model *m, const op *o)
     return COMET_OK;
 }
 
+/* The tensor that batch norm o reads in backward, or NONE. */
+static uint32_t norm_tensor_of(const comet_model *m, const op *o)
+{
+    return o->folded_into == NONE ? o->norm_tensor : tensor_for(m, m->ops[o->folded_into].inputs[0]);
+}
+
 static comet_status add_consumers(comet_model *m, op *o)
 {
     adapt *a = m->assessment->adapt;
     if (!m->values[o->output].needs_gradient)
         return COMET_OK;
-    if (o->norm_tensor != NONE) {
-        TRY(adapt_add_parameter(a, o->norm_tensor, o->layer->name, m->parameters[o->weight].dims[0], &o->consumer));
-        return adapt_add_pass(a, o->norm_tensor, o->layer->name, &o->pass);
+    const uint32_t norm = norm_tensor_of(m, o);
+    if (norm != NONE) {
+        TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &o->consumer));
+        return adapt_add_pass(a, norm, o->layer->name, &o->pass);
     }
     if (passes_only(o) || o->layer->op == COMET_OP_SIGMOID)
         return add_passes(m, o);

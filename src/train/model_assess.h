@@ -19,7 +19,7 @@ struct assessment {
     bool due;
     uint64_t n_assessments;
     double loss_mean, loss_spread; /* of the last steps; spread: mean absolute deviation */
-    adapt_observation *seen; /* by consumer */
+    adapt_observation *seen;       /* by consumer */
     pass_consumer *passes;
     uint32_t n_passes;
     double *deviations; /* by slot: of what was put last; 0: not known */

@@ -53,6 +53,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .norm_tensor = NONE,
               .norm_whole = NO_BUFFER,
               .norm_coarse = 1,
+              .folded_into = NONE,
               .workspace = NO_BUFFER,
               .workspace_slot = COMET_NO_SLOT,
               .room_output = NO_BUFFER,
@@ -395,5 +396,6 @@ comet_status graph_build(comet_model *m)
     mark_gradients(m);
     mark_kept(m);
     mark_derived(m);
+    TRY(folded_find(m));
     return saved_declare(m);
 }

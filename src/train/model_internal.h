@@ -24,6 +24,7 @@
 
 typedef struct op op;
 typedef struct assessment assessment;
+typedef struct folded folded;
 
 /* A tensor that flows between ops. */
 typedef struct value {
@@ -91,10 +92,13 @@ struct op {
     uint64_t batch_mean, batch_variance;        /* floats, in the block of statistics */
     comet_slot norm_slot;                       /* batch norm: what it stores */
     norm_shape norm;
+    uint64_t norm_tile;   /* elements that it takes at once in training */
     uint32_t norm_tensor; /* of the adaptive bound, or NONE */
     float norm_coarse;    /* how much more coarsely than its bound it stores what the relu cut off, in the step at hand */
     buffer_id norm_whole; /* as value.whole, for what it stored */
     bool norm_decoded;
+    folded *folded;       /* convolution: with the batch norm behind it in backward, model_folded.h; NULL: without */
+    uint32_t folded_into; /* batch norm: that convolution's op, or NONE */
     const layout *workspace_layout;
     buffer_id workspace;
     comet_slot workspace_slot;
@@ -202,6 +206,8 @@ comet_status weighted_backward(comet_model *m, op *o);
 comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
                                 const layout **wanted);
 
+/* The gradient of o's input from part `part` of the batch, with weights in backward_data's layout. */
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part);
 /* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there.
  */
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
@@ -220,6 +226,19 @@ comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
 /* A reader has gone through tiles in their order, if `all` to the last: then they all lie in norm_whole, where there is one. */
 void norm_took(op *o, bool all);
+
+/* ---- model_folded.c: a batch norm folded into the backward pass of the convolution before it ---- */
+
+/* Which ones; before slots are declared. */
+comet_status folded_find(comet_model *m);
+void folded_destroy(folded *f);
+/* Memory in backward, beside what convolutions have. */
+comet_status folded_declare(comet_model *m, op *o);
+uint64_t folded_scratch_bytes(const folded *f);
+/* All gradients of convolution o and of its batch norm. */
+comet_status folded_backward(comet_model *m, op *o);
+/* Adds what the input of a part of the batch contributes to that part's gradient of the input. */
+comet_status folded_add_input(comet_model *m, const op *o, float *gradient);
 
 /* ---- model_saved.c: what forward puts and backward takes ---- */
 
@@ -261,6 +280,9 @@ bool assess_is_due(const comet_model *m);
 comet_status assess_before(comet_model *m, op *o);
 /* Backward: o's weights have their gradient from a part of the batch, whose input still lies in `taken` and may be spoilt. */
 comet_status assess_weighted(comet_model *m, op *o, uint32_t part);
+/* Likewise with the batch norm behind o folded into it: part by part, then as a whole with folded_block's numbers at hand. */
+void assess_folded_part(comet_model *m, op *o, uint32_t part);
+comet_status assess_folded(comet_model *m, op *o);
 /* What an error in what a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its scale, to
  * the gradient it passes on, and how much of that at most where the relu cut off; and the energy of what is passed on. */
 typedef struct norm_harm {

@@ -171,7 +171,7 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
     const value *x = &m->values[o->inputs[j]];
     if (!x->needs_gradient && !o->type->always_writes)
         return COMET_OK;
-    if (o->type->passes_gradient) {
+    if (o->type->passes_gradient || o->folded_into != NONE) {
         g->n_users[o->diff]++;
         return deliver(m, g, o, j, o->diff);
     }
@@ -216,7 +216,7 @@ static uint64_t scratch_of_weights(const comet_model *m, const op *o)
     uint64_t bytes = max_u64(mask_scratch(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
-    return bytes;
+    return o->folded ? max_u64(bytes, folded_scratch_bytes(o->folded)) : bytes;
 }
 
 static uint64_t scratch_of_data(const comet_model *m, const op *o)
@@ -230,7 +230,8 @@ static uint64_t scratch_of_data(const comet_model *m, const op *o)
 
 static comet_status lower_backward_memory(comet_model *m, op *o)
 {
-    const uint32_t weights = moment_backward(m, o, 0), data = moment_backward(m, o, 1);
+    const op *at = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* whose backward makes its gradients */
+    const uint32_t weights = moment_backward(m, at, 0), data = moment_backward(m, at, 1);
     const uint64_t scratch_weights = scratch_of_weights(m, o), scratch_data = scratch_of_data(m, o);
     if (scratch_weights > 0)
         TRY(arena_declare(&m->arena, scratch_weights, weights, &o->scratch_weights));
@@ -244,6 +245,10 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
         TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->gradient));
         arena_extend(&m->arena, o->gradient, data);
     }
+    if (o->folded)
+        return folded_declare(m, o);
+    if (o->folded_into != NONE)
+        return COMET_OK;
     if (o->weights_reorder || (adds && o->gradient_reorder)) {
         const uint64_t other = o->weights_reorder ? layout_bytes(kernel_layout(o->weights_reorder, ARG_DST)) : 0;
         const uint64_t own = layout_bytes(m->parameters[o->weight].layout);

@@ -10,7 +10,9 @@
 
 #include "base/bytes.h"
 #include "base/memory.h"
+#include "train/channel_sums.h"
 #include "train/model_assess.h"
+#include "train/model_folded.h"
 
 #define SAMPLE_BYTES ((uint64_t)384 << 10) /* of one convolution's sample, but at least an image */
 #define SAMPLE_IMAGES 32
@@ -194,4 +196,122 @@ void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
     m->assessment->seen[o->pass] =
         (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
     m->assessment->cut_gains[o->norm_slot] = harm->energy > 0 ? harm->cut / harm->energy / 3 : 0;
+}
+
+/* ---- a batch norm folded into its convolution ---- */
+
+void assess_folded_part(comet_model *m, op *o, uint32_t part)
+{
+    if (!assess_is_due(m) || o->consumer == NONE)
+        return;
+    const uint64_t n = m->params.batch / o->n_parts * image_floats(m, o->inputs[0]);
+    o->folded->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? o->folded->n_nonzero : 0);
+}
+
+/* Sums of the first images of a tensor of o, its input or the gradient of its output, to FOLDED_PART_SUMS. */
+static comet_status sum_sample(const comet_model *m, const op *o, const norm_shape *shape, const float *x, const float *shift)
+{
+    const channel_sums_spec spec = {.shape = shape,
+                                    .x = x,
+                                    .n = shape->n_elements / m->params.batch * sample_images(m, o),
+                                    .shift = shift,
+                                    .n_threads = m->params.n_threads};
+    return channel_sums(&spec, folded_sums_at(m, o, FOLDED_PART_SUMS), folded_at(m, o, FOLDED_SCRATCH));
+}
+
+/* ||g (dy - mean)||^2 over the sample: what meets errors of the input, but for the small part that xhat takes. */
+static comet_status sample_energy(const comet_model *m, const op *o, double *energy)
+{
+    const folded *f = o->folded;
+    const float *gain = folded_at(m, o, FOLDED_GAIN);
+    const double *squares = folded_sums_at(m, o, FOLDED_PART_SUMS) + f->out;
+    TRY(sum_sample(m, o, &m->ops[f->norm].norm, arena_at(&m->arena, o->diff), folded_at(m, o, FOLDED_MEAN)));
+    *energy = 0;
+    for (uint64_t c = 0; c < f->out; c++)
+        *energy += (double)gain[c] * (double)gain[c] * squares[c];
+    return COMET_OK;
+}
+
+/* The sum of squares of the error that the sample made: of g (Q - mean(dy) S^T). */
+static comet_status measure_folded(comet_model *m, op *o, double *squares)
+{
+    const folded *f = o->folded;
+    const float *gain = folded_at(m, o, FOLDED_GAIN), *mean = folded_at(m, o, FOLDED_MEAN);
+    const float *error = folded_at(m, o, FOLDED_OTHER);
+    const double *inputs = folded_sums_at(m, o, FOLDED_PART_SUMS);
+    leave_error(m, o);
+    TRY(folded_products_of_first(m, o));
+    TRY(sum_sample(m, o, &f->input, m->values[o->inputs[0]].taken, NULL));
+    *squares = 0;
+    for (uint64_t c = 0; c < f->out; c++)
+        for (uint64_t i = 0; i < f->in; i++) {
+            const double e = (double)gain[c] * ((double)error[c * f->in + i] - (double)mean[c] * inputs[i]);
+            *squares += e * e;
+        }
+    return COMET_OK;
+}
+
+/* Measured over predicted for the sample; NaN where there is none. */
+static comet_status compare_sample(comet_model *m, op *o, double eb, double *quotient)
+{
+    double energy, squares;
+    *quotient = NAN;
+    if (!o->sample)
+        return COMET_OK;
+    const uint64_t n = sample_images(m, o) * image_floats(m, o->inputs[0]);
+    if (o->n_parts > 1)
+        TRY(saved_take_input(m, o, (saved_part){0, o->n_parts}));
+    const double share = (double)count_nonzero(n, m->values[o->inputs[0]].taken) / (double)n;
+    TRY(sample_energy(m, o, &energy));
+    TRY(measure_folded(m, o, &squares));
+    const double predicted = (double)o->folded->in * share / 3 * energy * eb * eb;
+    if (predicted > 0)
+        *quotient = squares / predicted;
+    return COMET_OK;
+}
+
+/* What an error of the input does to the batch norm: its variance is that of xhat's error by (row of W)^2 r^2. *centred:
+ * ||g (dy - mean)||^2. */
+static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, double *centred)
+{
+    const folded *f = o->folded;
+    const op *norm = &m->ops[f->norm];
+    const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *gain = folded_at(m, o, FOLDED_GAIN);
+    const float *slope = folded_at(m, o, FOLDED_SLOPE), *mean = folded_at(m, o, FOLDED_MEAN);
+    const double *all = folded_sums_at(m, o, FOLDED_DIFF_SUMS) + f->out;
+    norm_harm harm = {0};
+    *centred = 0;
+    for (uint64_t c = 0; c < f->out; c++) {
+        const double r = 1 / sqrt((double)m->statistics[norm->batch_variance + c] + (double)norm->layer->eps);
+        const double g = (double)gain[c], g_s = (double)slope[c] / r;
+        const double own = g * g * fmax(all[c] - f->count * (double)mean[c] * (double)mean[c], 0);
+        double squares = 0;
+        for (uint64_t i = 0; i < f->in; i++)
+            squares += (double)weights[c * f->in + i] * (double)weights[c * f->in + i];
+        const double variance = squares * nonzero * r * r;
+        harm.scale += all[c] * variance;
+        harm.passed += (f->count * g_s * g_s + g * g * all[c] / f->count) * variance;
+        harm.energy += own - f->count * g_s * g_s;
+        *centred += own;
+    }
+    return harm;
+}
+
+comet_status assess_folded(comet_model *m, op *o)
+{
+    const folded *f = o->folded;
+    const op *norm = &m->ops[f->norm];
+    if (!assess_is_due(m) || o->consumer == NONE || norm->consumer == NONE)
+        return COMET_OK;
+    adapt_observation *seen = m->assessment->seen;
+    const double eb = slot_eb(m, value_slot(m, o->inputs[0])), nonzero = (double)f->n_nonzero / (f->count * (double)f->in);
+    double quotient, centred;
+    TRY(compare_sample(m, o, eb, &quotient));
+    const norm_harm harm = folded_harm(m, o, nonzero, &centred);
+    const double gain = (double)f->in * nonzero / 3 * centred * m->params.accumulate;
+    seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
+    seen[norm->consumer] = (adapt_observation){.gain = harm.scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    seen[norm->pass] =
+        (adapt_observation){.gain = harm.energy > 0 ? harm.passed / harm.energy / 3 : 0, .measured = NAN, .eb = eb};
+    return COMET_OK;
 }

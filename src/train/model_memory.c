@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/model_internal.h"
+#include "train/model_folded.h"
 #include "train/model_state.h"
 
 /* ---- slots in time ---- */
@@ -254,7 +254,7 @@ static uint64_t reference_bytes(const comet_model *m)
     }
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        if (o->norm_slot != COMET_NO_SLOT && !m->values[o->inputs[0]].saved)
+        if ((o->norm_slot != COMET_NO_SLOT || o->folded_into != NONE) && !m->values[o->inputs[0]].saved)
             bytes += layout_bytes(m->values[o->inputs[0]].layout);
         if (o->workspace_slot != COMET_NO_SLOT)
             bytes += layout_bytes(o->workspace_layout);
@@ -269,7 +269,7 @@ static uint64_t scratch_at_most(const comet_model *m)
         const op *o = &m->ops[i];
         const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
                                         {o->scratch_weights, o->fresh_weight, o->part_gradient},
-                                        {o->scratch_backward, o->weights_copy, NO_BUFFER}};
+                                        {o->scratch_backward, o->weights_copy, o->folded ? o->folded->memory : NO_BUFFER}};
         for (int p = 0; p < 3; p++) {
             uint64_t bytes = 0;
             for (int j = 0; j < 3; j++)

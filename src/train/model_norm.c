@@ -32,7 +32,7 @@ enum {
     N_COEFFICIENTS
 };
 
-#define TILE ((uint64_t)1 << 16) /* elements, where there is no slot to say */
+#define TILE ((uint64_t)1 << 16) /* elements, where nothing is stored */
 #define GAMMA_FLOOR 0.1          /* of the root mean square of gamma: smaller ones are stored at that scale */
 
 /* A batch norm at work, in memory of its own within the arena. */
@@ -64,12 +64,10 @@ static float *statistic(const comet_model *m, uint32_t index)
 
 /* ---- scratch ---- */
 
-static void tiles_of(const comet_model *m, const op *o, uint64_t *n_tiles, uint64_t *tile)
+static void tiles_of(const op *o, uint64_t *n_tiles, uint64_t *tile)
 {
     const norm_shape *s = &o->norm;
-    if (o->norm_slot != COMET_NO_SLOT && comet_store_tiling(m->store, o->norm_slot, n_tiles, tile) == COMET_OK)
-        return;
-    *tile = max_u64(TILE / s->period, 1) * s->period;
+    *tile = o->norm_tile > 0 ? o->norm_tile : max_u64(TILE / s->period, 1) * s->period;
     *n_tiles = (s->n_elements + *tile - 1) / *tile;
 }
 
@@ -82,7 +80,7 @@ uint64_t norm_scratch_bytes(const comet_model *m, const op *o)
 {
     const norm_shape *s = &o->norm;
     uint64_t n_tiles, tile;
-    tiles_of(m, o, &n_tiles, &tile);
+    tiles_of(o, &n_tiles, &tile);
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
            rounded(2 * s->channels * sizeof(double)) +
            rounded(n_tiles * norm_segments(s, tile) * 2 * s->width * sizeof(double)) +
@@ -106,7 +104,7 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
 {
     uint8_t *at = scratch;
     *r = (norm_run){.m = m, .o = o, .s = &o->norm, .slot = o->norm_slot, .lossy = is_lossy(m, o)};
-    tiles_of(m, o, &r->n_tiles, &r->tile);
+    tiles_of(o, &r->n_tiles, &r->tile);
     r->segments = norm_segments(r->s, r->tile);
     for (int i = 0; i < N_COEFFICIENTS; i++)
         r->lanes[i] = (float *)(void *)at + (uint64_t)i * norm_lanes(r->s);

@@ -47,6 +47,7 @@ void op_destroy(op *o)
         kernel_destroy(o->pieces[i]);
     for (uint32_t i = 0; i < COMET_MAX_INPUTS; i++)
         kernel_destroy(o->add[i]);
+    folded_destroy(o->folded);
 }
 
 /* ---- parameters ---- */

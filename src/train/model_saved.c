@@ -50,19 +50,20 @@ static comet_status declare_value(comet_model *m, value *x)
     return comet_store_declare(m->store, &spec, &x->slot);
 }
 
-/* Signs stand for the relu behind it. */
+/* Signs stand for the relu behind it. Where it is folded into another op there is no slot, but the same tiles. */
 static comet_status declare_norm(comet_model *m, op *o)
 {
-    uint64_t n_tiles, tile;
+    uint64_t n_tiles;
     const comet_slot_spec spec =
         spec_of(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY, m->values[o->inputs[0]].layout);
-    m->values[o->inputs[0]].norm_input = true;
-    TRY(comet_store_declare(m->store, &spec, &o->norm_slot));
-    TRY(comet_store_tiling(m->store, o->norm_slot, &n_tiles, &tile));
-    if (n_tiles > 1 && tile % o->norm.period != 0) /* tiles of rows that long end within one */
+    TRY(comet_store_spec_tiling(&spec, &n_tiles, &o->norm_tile));
+    if (n_tiles > 1 && o->norm_tile % o->norm.period != 0) /* tiles of rows that long end within one */
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: batch normalisation of %llu channels without planes is too wide",
                           o->layer->name, (unsigned long long)o->norm.channels);
-    return COMET_OK;
+    if (o->folded_into != NONE)
+        return COMET_OK;
+    m->values[o->inputs[0]].norm_input = true;
+    return comet_store_declare(m->store, &spec, &o->norm_slot);
 }
 
 /* Bits that the number of an element within the window takes. */

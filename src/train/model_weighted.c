@@ -285,7 +285,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
 }
 
 /* The gradient of the input from a part of the batch; where that is to be added to another, part by part. */
-static comet_status run_part_of_data(comet_model *m, op *o, void *weights, uint32_t part)
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part)
 {
     const delivery *d = &o->deliveries[0];
     float *write = arena_at(&m->arena, d->write), *whole = d->by_parts ? arena_at(&m->arena, d->sum) : write;
@@ -296,12 +296,16 @@ static comet_status run_part_of_data(comet_model *m, op *o, void *weights, uint3
                                      [ARG_DIFF_DST] = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part),
                                      [ARG_SCRATCH] = scratch}};
     TRY(kernel_run(o->backward_data, &args));
+    if (o->folded)
+        TRY(folded_add_input(m, o, args.at[ARG_DIFF_SRC]));
     const kernel_args sum = {.at = {[ARG_SRC] = there, [ARG_SRC_1] = write, [ARG_DST] = there, [ARG_SCRATCH] = scratch}};
     return d->by_parts ? kernel_run(o->add[0], &sum) : COMET_OK;
 }
 
 comet_status weighted_backward(comet_model *m, op *o)
 {
+    if (o->folded)
+        return folded_backward(m, o);
     TRY(weighted_backward_weights(m, o));
     if (!wants_gradient(m, o, 0))
         return COMET_OK;
@@ -314,6 +318,6 @@ comet_status weighted_backward(comet_model *m, op *o)
         weights = copy;
     }
     for (uint32_t k = 0; k < o->n_parts; k++)
-        TRY(run_part_of_data(m, o, weights, k));
+        TRY(weighted_part_of_data(m, o, weights, k));
     return COMET_OK;
 }

@@ -1,0 +1,211 @@
+/* Batch norms folded into the backward pass of the 1 x 1 convolution before them: gradients are those of the two layers. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "training.h"
+
+/* The end of a bottleneck, and a shortcut that reads the same input. */
+static comet_net *bottleneck(uint32_t pixels, uint32_t channels, uint32_t out)
+{
+    char text[600];
+    snprintf(
+        text, sizeof text,
+        "net bottleneck\ninput 3 %u %u\nc = conv out=%u kernel=3 pad=1 bias=no\nn = batch_norm\nr = relu\n"
+        "e = conv out=%u kernel=1 bias=no\nne = batch_norm\nd = conv r out=%u kernel=1 bias=no\nnd = batch_norm\n"
+        "s = add ne nd\nt = relu\nf = conv out=16 kernel=3 pad=1\np = global_avg_pool\nflat = flatten\nfc = linear out=4\n",
+        pixels, pixels, channels, out, out);
+    return net_of(text);
+}
+
+static comet_model_params folding_params(uint32_t batch, comet_compress_mode mode, double noise)
+{
+    comet_model_params p = trial_params(batch);
+    p.compression.mode = mode;
+    p.compression.noise = noise;
+    p.n_threads = 2;
+    return p;
+}
+
+/* Inputs of batch norms that are neither held nor computed again. */
+static uint32_t count_folded(const comet_model *model)
+{
+    comet_saved_line line;
+    uint32_t n = 0;
+    for (size_t i = 0; comet_model_saved_line(model, i, &line); i++)
+        n += line.recomputed && strcmp(line.what, "bn input") == 0;
+    return n;
+}
+
+/* The largest relative distance of any tensor's gradient. */
+static double farthest(const comet_model *a, const comet_model *b)
+{
+    double most = 0;
+    uint64_t n;
+    float *all = tensors_read(b, COMET_TENSOR_GRADIENT, &n);
+    const double size = norm_of(n, all);
+    free(all);
+    for (size_t i = 0; i < comet_model_n_tensors(a); i++) {
+        comet_tensor_info info;
+        assert_int_equal(comet_model_tensor_info(a, i, &info), COMET_OK);
+        if (info.kind != COMET_TENSOR_GRADIENT)
+            continue;
+        float *x = tensor_read(a, i, NULL), *y = tensor_read(b, i, NULL);
+        if (norm_of(info.n_elements, y) > 1e-6 * size) /* that of a bias before a batch norm is rounding alone */
+            most = fmax(most, relative_distance(info.n_elements, x, y));
+        free(x);
+        free(y);
+    }
+    return most;
+}
+
+/* With bounds of 1e-6 deviations the gradients are the raw ones but for rounding; batches at once and in parts, one by one and
+ * accumulated. */
+static void test_gradients(void **state)
+{
+    static const struct {
+        uint32_t pixels, channels, out, batch, accumulate;
+    } cases[] = {{16, 16, 64, 4, 1}, {15, 32, 80, 5, 1}, {16, 16, 64, 4, 2}, {128, 64, 128, 8, 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        comet_net *net = bottleneck(cases[i].pixels, cases[i].channels, cases[i].out);
+        comet_model_params raw = folding_params(cases[i].batch, COMET_COMPRESS_OFF, 0.01),
+                           coded = folding_params(cases[i].batch, COMET_COMPRESS_FAST, 1e-12);
+        raw.accumulate = coded.accumulate = cases[i].accumulate;
+        trial a = trial_make(net, &coded), b = trial_make(net, &raw);
+        assert_int_equal(count_folded(a.model), 2);
+        assert_int_equal(count_folded(b.model), 0);
+        for (uint32_t k = 0; k < cases[i].accumulate; k++) {
+            trial_batch(&a, k);
+            trial_batch(&b, k);
+            assert_true(trial_gradients(&a, 0) == trial_gradients(&b, 0));
+        }
+        const double distance = farthest(a.model, b.model);
+        print_message("%u channels to %u, batch %u: gradients to %.1e\n", cases[i].channels, cases[i].out, cases[i].batch,
+                      distance);
+        assert_true(distance < 1e-3);
+        trial_free(&a);
+        trial_free(&b);
+        comet_net_destroy(net);
+    }
+}
+
+/* Nothing is folded that would not be right: a relu behind the norm, another reader, a bias, a stride, a wide input. */
+static void test_others_are_left_alone(void **state)
+{
+    static const char *const tails[] = {
+        "e = conv out=64 kernel=1 bias=no\nne = batch_norm\nt = relu\nf = conv out=16 kernel=3 pad=1\n",
+        "e = conv out=64 kernel=1 bias=no\nne = batch_norm\ns = add ne e\nf = conv out=16 kernel=3 pad=1\n",
+        "e = conv out=64 kernel=1\nne = batch_norm\ns = add ne ne\n",
+        "e = conv out=64 kernel=1 stride=2 bias=no\nne = batch_norm\ns = add ne ne\n",
+        "e = conv out=64 kernel=3 pad=1 bias=no\nne = batch_norm\ns = add ne ne\n",
+        "e = conv out=16 kernel=1 bias=no\nne = batch_norm\ns = add ne ne\n",
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof tails / sizeof tails[0]; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "net other\ninput 3 16 16\nc = conv out=16 kernel=3 pad=1 bias=no\nn = batch_norm\nr = relu\n%s"
+                 "p = global_avg_pool\nflat = flatten\nfc = linear out=4\n",
+                 tails[i]);
+        comet_net *net = net_of(text);
+        const comet_model_params raw = folding_params(4, COMET_COMPRESS_OFF, 0.01),
+                                 coded = folding_params(4, COMET_COMPRESS_FAST, 1e-12);
+        trial a = trial_make(net, &coded), b = trial_make(net, &raw);
+        assert_int_equal(count_folded(a.model), 0);
+        assert_true(trial_gradients(&a, 0) == trial_gradients(&b, 0));
+        assert_true(farthest(a.model, b.model) < 1e-3);
+        trial_free(&a);
+        trial_free(&b);
+        comet_net_destroy(net);
+    }
+}
+
+static float *train(comet_net *net, const comet_model_params *p, uint32_t n_steps, uint64_t *n)
+{
+    trial t = trial_make(net, p);
+    for (uint32_t i = 0; i < n_steps; i++) {
+        comet_scores scores;
+        trial_batch(&t, i);
+        assert_int_equal(comet_model_step(t.model, t.images, t.labels, i, 0.01, &scores), COMET_OK);
+    }
+    float *weights = tensors_read(t.model, COMET_TENSOR_WEIGHT, n);
+    trial_free(&t);
+    return weights;
+}
+
+/* Updates made at once, either level and a disk give the same bits. */
+static void test_same_bits(void **state)
+{
+    (void)state;
+    comet_net *net = bottleneck(16, 16, 64);
+    float *weights[4];
+    uint64_t n[4];
+    for (int i = 0; i < 4; i++) {
+        comet_model_params p = folding_params(6, i == 2 ? COMET_COMPRESS_DENSE : COMET_COMPRESS_FAST, 0.01);
+        p.fused_update = i == 1;
+        p.compression.spill_folder = i == 3 ? "/tmp" : NULL;
+        p.compression.spill_above = 10000;
+        weights[i] = train(net, &p, 6, &n[i]);
+        assert_true(n[i] == n[0] && memcmp(weights[i], weights[0], n[0] * sizeof(float)) == 0);
+    }
+    for (int i = 0; i < 4; i++)
+        free(weights[i]);
+    comet_net_destroy(net);
+}
+
+/* The error of the convolutions' gradients is measured and near its target; batch norms that store nothing are consumers. */
+static void test_bounds_adapt(void **state)
+{
+    enum { STEPS = 18 };
+    (void)state;
+    comet_net *net = bottleneck(16, 16, 64);
+    const comet_model_params p = folding_params(16, COMET_COMPRESS_DENSE, 0.01);
+    trial t = trial_make(net, &p);
+    for (uint32_t i = 0; i < STEPS; i++) {
+        trial_batch(&t, i);
+        assert_true(isfinite(trial_gradients(&t, i)));
+        assert_int_equal(comet_model_update(t.model, 0.01, i), COMET_OK);
+    }
+    const comet_compression_figures f = comet_model_compression(t.model);
+    comet_assessment_line line;
+    uint32_t n_measured = 0, n_norms = 0;
+    for (size_t i = 0; comet_model_assessment_line(t.model, i, &line); i++) {
+        assert_true(line.eb > 0 && line.sigma_target > 0 && line.bytes > 0);
+        n_measured += isfinite(line.sigma_measured) && (strcmp(line.layer, "e") == 0 || strcmp(line.layer, "d") == 0);
+        n_norms += strcmp(line.layer, "ne") == 0 || strcmp(line.layer, "nd") == 0;
+    }
+    print_message("sigma %.2f to %.2f\n", f.sigma_ratio_min, f.sigma_ratio_max);
+    assert_true(f.sigma_ratio_max < 1.2 && n_measured == 2 && n_norms == 2);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
+/* What an error of the stored input does to the gradients of convolution and norm, against what is predicted: means over many
+ * steps' quantisation would take long, so one step with many elements. */
+static void test_predicted_errors(void **state)
+{
+    (void)state;
+    comet_net *net = bottleneck(48, 16, 64);
+    const comet_model_params raw = folding_params(8, COMET_COMPRESS_OFF, 0.01),
+                             coded = folding_params(8, COMET_COMPRESS_FAST, 0.01);
+    trial a = trial_make(net, &coded), b = trial_make(net, &raw);
+    trial_gradients(&a, 0);
+    trial_gradients(&b, 0);
+    const double distance = farthest(a.model, b.model);
+    print_message("bounds of the start: gradients to %.1e\n", distance);
+    assert_true(distance > 1e-4 && distance < 0.2);
+    trial_free(&a);
+    trial_free(&b);
+    comet_net_destroy(net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gradients),    cmocka_unit_test(test_others_are_left_alone), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_bounds_adapt), cmocka_unit_test(test_predicted_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
