@@ -44,6 +44,25 @@ def cut_off(eb, coarse, rho, m=4096, draws=1000):
     return measured / allowed
 
 
+def folded(eb, rho, mode, channels=16, out=64, m=2048, draws=200):
+    """Energies of the errors of d gamma and of dz over the predicted ones, batch norm of z = W a with a stored behind a relu."""
+    scale = passed = scale_predicted = passed_predicted = 0
+    for _ in range(draws):
+        w = RNG.normal(size=(out, channels))
+        a = np.maximum(RNG.normal(size=(channels, m)), 0)
+        z, z_back = w @ a, w @ stored(a, eb, mode)
+        mean, r = z.mean(1, keepdims=True), 1 / z.std(1, keepdims=True)
+        xhat, back = (z - mean) * r, (z_back - mean) * r
+        dy = rho * xhat + np.sqrt(1 - rho**2) * RNG.normal(size=(out, m))
+        s, s_back = (dy * xhat).mean(1, keepdims=True), (dy * back).mean(1, keepdims=True)
+        variance = (a > 0).mean() * r**2 * (w**2).sum(1, keepdims=True) * eb**2 / 3
+        scale += ((m * (s_back - s)) ** 2).sum()
+        passed += (r**2 * (back * s_back - xhat * s) ** 2).sum()
+        scale_predicted += ((dy**2).sum(1, keepdims=True) * variance).sum()
+        passed_predicted += (r**2 * (m * s**2 + (dy**2).mean(1, keepdims=True)) * variance).sum()
+    return scale / scale_predicted, passed / passed_predicted
+
+
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
@@ -105,6 +124,10 @@ def mean_error(eb, mean, n=20000, draws=400):
 
 
 def main():
+    for rho in (0, 0.05, 0.3):
+        for eb in (0.1, 0.3):
+            scale, passed = folded(eb, rho, "signs")
+            print(f"folded batch norm, rho {rho}, eb {eb} std: scale {scale:.2f}, passed on {passed:.2f}")
     for rho in (0.05, 0.3):
         for coarse in (1, 2, 4, 8):
             ratio = cut_off(0.125, coarse, rho)
