@@ -142,7 +142,10 @@ static void print_tables(const plan_args *args, const plan_table *t)
     snprintf(name, sizeof name, "largest batch in %s", size_text(args->memory, size));
     printf("%-26s", name);
     for (size_t i = 0; i < N_SHOWN; i++)
-        printf(" %10" PRIu32, t->largest[shown[i]]);
+        if (t->largest[shown[i]] > 0)
+            printf(" %10" PRIu32, t->largest[shown[i]]);
+        else
+            printf(" %10s", "none");
     putchar('\n');
 }
 

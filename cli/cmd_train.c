@@ -258,7 +258,7 @@ static cli_exit open_log(const train_args *args, train_report *report)
     }
     report->log_path = args->log;
     report->log = fopen(args->log, args->resume ? "ae" : "we");
-    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there", args->log);
+    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there: %s", args->log, strerror(errno));
 }
 
 /* ---- the budget ---- */
