@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "train/model_assess.h"
 #include "training.h"
 
 static comet_model_params compress_params(uint32_t batch, comet_compress_mode mode)
@@ -232,6 +233,29 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
+/* Losses of small batches that differ by much withdraw no bounds; one that leaves them all behind does. */
+static void test_spikes(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("cnn28", 28);
+    const comet_model_params p = compress_params(8, COMET_COMPRESS_FAST);
+    trial t = trial_make(net, &p);
+    for (uint32_t i = 0; i < 3; i++) {
+        trial_gradients(&t, i);
+        assert_int_equal(comet_model_update(t.model, 0.001, i), COMET_OK);
+    }
+    const adapt *a = t.model->assessment->adapt;
+    assert_true(adapt_eb(a, 0) > 0);
+    for (uint32_t i = 0; i < 200; i++)
+        assess_loss(t.model, i % 2 ? 0.4 : 1.6);
+    assess_loss(t.model, 3.5);
+    assert_true(adapt_eb(a, 0) > 0);
+    assess_loss(t.model, 6);
+    assert_true(adapt_eb(a, 0) == 0);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 /* Memory and disk, checksums or not, either level, decoded once or again for each reader: the same bits. */
 static void test_same_bits(void **state)
 {
@@ -295,11 +319,17 @@ static void test_nan_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless_is_off),       cmocka_unit_test(test_lossless_is_off_for_operators),
-        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_parts_add_up),
-        cmocka_unit_test(test_parts_of_coded_inputs), cmocka_unit_test(test_bounds_adapt),
-        cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_lossless_is_off),
+        cmocka_unit_test(test_lossless_is_off_for_operators),
+        cmocka_unit_test(test_forward_is_exact),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_of_coded_inputs),
+        cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_spikes),
+        cmocka_unit_test(test_input_of_norm_is_kept),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_fused_update),
+        cmocka_unit_test(test_nan_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

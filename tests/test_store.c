@@ -504,6 +504,9 @@ static void test_tiling(void **state)
             comet_slot slot = declare(s, &spec);
             uint64_t n_tiles = 0, elements = 0, plane = s->slots[slot]->shape.line * s->slots[slot]->shape.lines;
             assert_ok(comet_store_tiling(s, slot, &n_tiles, &elements));
+            uint64_t same_tiles, same_elements;
+            assert_ok(comet_store_spec_tiling(comet_store_slot_spec(s, slot), &same_tiles, &same_elements));
+            assert_true(same_tiles == n_tiles && same_elements == elements);
             assert_true(elements > 0 && elements <= (1 << 18));
             assert_int_equal(n_tiles, (elements_of(&t) + elements - 1) / elements);
             assert_true(plane > elements || elements % plane == 0 || n_tiles == 1);

@@ -44,22 +44,23 @@ def cut_off(eb, coarse, rho, m=4096, draws=1000):
     return measured / allowed
 
 
-def folded(eb, rho, mode, channels=16, out=64, m=2048, draws=200):
+def folded(eb, rho, mode, mean_dy=0.2, channels=16, out=64, m=2048, draws=200):
     """Energies of the errors of d gamma and of dz over the predicted ones, batch norm of z = W a with a stored behind a relu."""
     scale = passed = scale_predicted = passed_predicted = 0
     for _ in range(draws):
         w = RNG.normal(size=(out, channels))
         a = np.maximum(RNG.normal(size=(channels, m)), 0)
         z, z_back = w @ a, w @ stored(a, eb, mode)
-        mean, r = z.mean(1, keepdims=True), 1 / z.std(1, keepdims=True)
-        xhat, back = (z - mean) * r, (z_back - mean) * r
-        dy = rho * xhat + np.sqrt(1 - rho**2) * RNG.normal(size=(out, m))
+        r = 1 / z.std(1, keepdims=True)
+        xhat, back = (z - z.mean(1, keepdims=True)) * r, (z_back - z_back.mean(1, keepdims=True)) * r
+        dy = mean_dy + rho * xhat + np.sqrt(1 - rho**2) * RNG.normal(size=(out, m))
+        centred = dy - dy.mean(1, keepdims=True)
         s, s_back = (dy * xhat).mean(1, keepdims=True), (dy * back).mean(1, keepdims=True)
         variance = (a > 0).mean() * r**2 * (w**2).sum(1, keepdims=True) * eb**2 / 3
         scale += ((m * (s_back - s)) ** 2).sum()
         passed += (r**2 * (back * s_back - xhat * s) ** 2).sum()
-        scale_predicted += ((dy**2).sum(1, keepdims=True) * variance).sum()
-        passed_predicted += (r**2 * (m * s**2 + (dy**2).mean(1, keepdims=True)) * variance).sum()
+        scale_predicted += ((centred**2).sum(1, keepdims=True) * variance).sum()
+        passed_predicted += (r**2 * (m * s**2 + (centred**2).mean(1, keepdims=True)) * variance).sum()
     return scale / scale_predicted, passed / passed_predicted
 
 

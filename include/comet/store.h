@@ -117,9 +117,10 @@ COMET_API void comet_store_clear(comet_store *store);
 
 /* ---- by tiles; the elements of tile k are [k * tile_elements, ...) in memory order ---- */
 
+/* How many tiles a slot has, and of how many elements each but the last. COMET_ERROR_ARGUMENT if there is no such slot. */
 COMET_API comet_status comet_store_tiling(const comet_store *store, comet_slot slot, uint64_t *n_tiles,
                                           uint64_t *tile_elements);
-/* Likewise of a slot yet to be declared. */
+/* The same for a slot as `spec` says, which need not be declared: COMET_ERROR_ARGUMENT where it could not be. */
 COMET_API comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint64_t *n_tiles, uint64_t *tile_elements);
 
 /* All tiles are put, in any order, each by one worker in [0, n_workers), between begin and end; by no other policy than

@@ -110,7 +110,7 @@ typedef struct comet_saved_line {
     const char *layer; /* valid as long as the model */
     const char *what;  /* "conv input", "bn input", "relu mask", "pool indices", ... */
     uint64_t bytes;
-    bool recomputed; /* not held: computed again in backward */
+    bool recomputed; /* not held: backward computes it again, or does without */
 } comet_saved_line;
 
 /* What comet_model_create would allocate. */

@@ -374,13 +374,15 @@ static uint64_t least_gap(const adapt *a)
 /* From 1 up to the least gap while nothing jumps; then up to the window while nothing moves and errors stay as they should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
 {
-    const uint64_t least = least_gap(a), most = a->gap < least ? least : a->params.window;
+    const uint64_t least = least_gap(a);
     double smallest, largest;
     adapt_sigma_ratios(a, &smallest, &largest);
-    if (moved > JUMP || largest > WORN)
-        a->gap = a->gap / 2 > least ? a->gap / 2 : a->gap < least ? a->gap : least;
-    else if ((moved <= DRIFT && !(largest > FRESH)) || a->gap < least)
-        a->gap = 2 * a->gap < most ? 2 * a->gap : most;
+    if (a->gap < least)
+        a->gap = moved > JUMP ? a->gap : 2 * a->gap < least ? 2 * a->gap : least;
+    else if (moved > JUMP || largest > WORN)
+        a->gap = a->gap / 2 > least ? a->gap / 2 : least;
+    else if (moved <= DRIFT && !(largest > FRESH))
+        a->gap = 2 * a->gap < a->params.window ? 2 * a->gap : a->params.window;
     a->next = step + a->gap;
 }
 

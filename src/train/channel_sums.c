@@ -1,3 +1,4 @@
+/* See channel_sums.h. */
 #include "train/channel_sums.h"
 
 #include <string.h>

@@ -227,7 +227,7 @@ void comet_model_destroy(comet_model *m)
 
 /* ---- what stands in a model ---- */
 
-/* What op k stores beside the values it reads: a batch norm's input, a workspace. */
+/* What op k needs in backward beside the values it reads: a batch norm's input, a workspace. */
 static bool op_line(const comet_model *m, const op *o, bool workspace, comet_saved_line *line)
 {
     const comet_slot slot = workspace ? o->workspace_slot : o->norm_slot;

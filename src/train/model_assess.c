@@ -325,7 +325,8 @@ static bool is_spike(const assessment *a, double loss)
 static void follow_loss(assessment *a, double loss)
 {
     const bool first = !(a->loss_mean > 0);
-    a->loss_spread = first ? loss / SPIKE_SPREADS : 0.98 * a->loss_spread + 0.02 * fabs(loss - a->loss_mean);
+    if (first || !is_spike(a, loss))
+        a->loss_spread = first ? loss / SPIKE_SPREADS : 0.98 * a->loss_spread + 0.02 * fabs(loss - a->loss_mean);
     a->loss_mean = first ? loss : 0.98 * a->loss_mean + 0.02 * loss;
 }
 

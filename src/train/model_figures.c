@@ -42,17 +42,15 @@ static const char *predictor_name(uint32_t predictor)
 
 static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
 {
-    const bool norm = o->norm_slot != COMET_NO_SLOT, without = o->folded_into != NONE;
-    const uint32_t input = without ? m->ops[o->folded_into].inputs[0] : o->inputs[0];
-    const comet_slot slot = norm ? o->norm_slot : value_slot(m, input);
+    const bool norm = o->norm_slot != COMET_NO_SLOT;
+    const op *reader = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* of the tensor that the line is about */
+    const comet_slot slot = norm ? o->norm_slot : value_slot(m, reader->inputs[0]);
     const adapt_state s = adapt_consumer_state(m->assessment->adapt, o->consumer);
     comet_slot_report r;
     comet_slot_report_init(&r);
     comet_store_slot_report(m->store, slot, &r);
     *line = (comet_assessment_line){.layer = o->layer->name,
-                                    .what = norm      ? "bn output"
-                                            : without ? "conv input"
-                                                      : o->type->kept_as,
+                                    .what = norm ? "bn output" : reader->type->kept_as,
                                     .eb = r.eb,
                                     .eb_cut = r.eb * (norm ? (double)o->norm_coarse : 1),
                                     .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,

@@ -13,7 +13,7 @@
 
 /* ---- which ---- */
 
-static uint32_t count_readers(const comet_model *m, uint32_t v)
+static uint32_t count_reading_ops(const comet_model *m, uint32_t v)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < m->n_ops; i++)
@@ -49,7 +49,7 @@ static bool may_fold(const comet_model *m, const op *norm)
         return false;
     const value *a = &m->values[conv->inputs[0]];
     return is_pointwise(conv->layer) && a->saved && a->needs_gradient && (a->derived || a->exactness != COMET_EXACT) &&
-           count_readers(m, norm->inputs[0]) == 1 && is_worth_it(m, conv);
+           count_reading_ops(m, norm->inputs[0]) == 1 && is_worth_it(m, conv);
 }
 
 /* ---- kernels ---- */
@@ -108,11 +108,13 @@ static comet_status make_kernels(comet_model *m, const op *o, folded *f)
     return make_reorders(m, o, f);
 }
 
-/* Do the kernels take tensors as they lie? */
-static bool layouts_suit(const op *o, const folded *f)
+/* Are the kernels fast, and do they take tensors as they lie? */
+static bool kernels_suit(const op *o, const folded *f)
 {
     const layout *input = kernel_layout(o->backward_data, ARG_DIFF_SRC);
-    return kernel_layout(f->add_input, ARG_SRC) == input && kernel_layout(f->add_input, ARG_DST) == input &&
+    uint64_t block;
+    return layout_describe(input, &block) != ORDER_OTHER && !kernel_is_slow(f->gram) && !kernel_is_slow(f->add_input) &&
+           kernel_layout(f->add_input, ARG_SRC) == input && kernel_layout(f->add_input, ARG_DST) == input &&
            kernel_layout(f->gram, ARG_SRC) == input && kernel_layout(f->gram, ARG_DIFF_DST) == input;
 }
 
@@ -131,9 +133,9 @@ static comet_status fold(comet_model *m, op *norm)
                   .input = norm_shape_of(m->values[conv->inputs[0]].layout, false),
                   .memory = NO_BUFFER};
     const comet_status status = make_kernels(m, conv, f);
-    if (status != COMET_OK || !layouts_suit(conv, f)) {
+    if (status != COMET_OK || !kernels_suit(conv, f)) { /* it works without, too */
         folded_destroy(f);
-        return status;
+        return status == COMET_ERROR_MEMORY ? status : COMET_OK;
     }
     conv->folded = f;
     norm->folded_into = conv->index;
@@ -304,22 +306,26 @@ static comet_status move_to_plain(comet_model *m, const op *o)
 
 /* ---- gradients ---- */
 
-/* Of scale and shift; and with them what the rest is computed from, by channel. */
+/* Of scale and shift; and with them what the rest is computed from, by channel. The mean is that of what is stored, not the one
+ * of forward: errors behind a relu have a mean, which must cancel. */
 static void find_coefficients(comet_model *m, const op *o)
 {
     const folded *f = o->folded;
     const op *norm = &m->ops[f->norm];
     const bool adds = m->n_accumulated > 0;
-    const double *diff_sums = folded_sums_at(m, o, FOLDED_DIFF_SUMS);
+    const double *diff_sums = folded_sums_at(m, o, FOLDED_DIFF_SUMS), *inputs = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
     const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *products = folded_at(m, o, FOLDED_PRODUCTS);
     float *gain = folded_at(m, o, FOLDED_GAIN), *slope = folded_at(m, o, FOLDED_SLOPE);
     float *shift = folded_at(m, o, FOLDED_SHIFT), *mean_diff = folded_at(m, o, FOLDED_MEAN);
     float *d_gamma = gradient_at(m, norm, norm->weight), *d_beta = gradient_at(m, norm, norm->bias);
     for (uint64_t c = 0; c < f->out; c++) {
-        double product = 0;
-        for (uint64_t i = 0; i < f->in; i++)
+        double product = 0, mean = 0;
+        for (uint64_t i = 0; i < f->in; i++) {
             product += (double)weights[c * f->in + i] * (double)products[c * f->in + i];
-        const double mean = (double)m->statistics[norm->batch_mean + c], sum = diff_sums[c];
+            mean += (double)weights[c * f->in + i] * inputs[i];
+        }
+        mean /= f->count;
+        const double sum = diff_sums[c];
         const double r = 1 / sqrt((double)m->statistics[norm->batch_variance + c] + (double)norm->layer->eps);
         const double g = (double)learnt(m, m->weights, norm->weight)[c] * r, of_scale = r * (product - mean * sum);
         const double q = g * r * of_scale / f->count;

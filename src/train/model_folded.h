@@ -7,7 +7,7 @@
  *
  * by channel. z is linear in a, so that all that is wanted follows from sums over positions that need a and dy alone:
  *
- *     Q = sum dy a^T,  A = sum a a^T,  S = sum a
+ *     Q = sum dy a^T,  A = sum a a^T,  S = sum a,  mean = W S / n
  *     d gamma = r (rows of W times rows of Q, summed, - mean D),     d beta = D
  *     dW = g Q - q (W A) + k S^T
  *     da = W^T (g dy) - (W^T q W) a + W^T k

@@ -1,8 +1,9 @@
 /*
  * What errors do to gradients, collected in an assessing step. Every convolution tells what an error of its stored input does
- * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them in turn the error itself: of the first
- * images the input is kept as it was, and since the gradient is linear in the input, the gradient of (stored - original) of
- * these images, zero elsewhere, is the error they made.
+ * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them in turn the error itself: a few
+ * channels of the first images are kept as they were, and since the gradient is linear in the input, the gradient of (stored -
+ * original) of this sample, zero elsewhere, is the error it made. Images differ more than channels do, so that many images with
+ * few channels tell most.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,9 +15,10 @@
 #include "train/model_assess.h"
 #include "train/model_folded.h"
 
-#define SAMPLE_BYTES ((uint64_t)384 << 10) /* of one convolution's sample, but at least an image */
+#define SAMPLE_BYTES ((uint64_t)1 << 20) /* of one convolution's sample, but at least one image's */
 #define SAMPLE_IMAGES 32
-#define MEASURED_BYTES ((uint64_t)8 << 20) /* of samples in one assessment */
+#define SAMPLE_CHANNELS 16
+#define MEASURED_BYTES ((uint64_t)12 << 20) /* of samples in one assessment */
 
 static uint64_t image_floats(const comet_model *m, uint32_t v)
 {
@@ -28,15 +30,45 @@ static bool is_measured(const comet_model *m, const op *o)
     return assess_is_due(m) && o->consumer != NONE && o->layer->op == COMET_OP_CONV;
 }
 
-static uint32_t sample_images(const comet_model *m, const op *o)
+/* Which part of a convolution's input is kept: of the first images, a run of floats that is some of its channels. */
+typedef struct sample_spec {
+    uint32_t n_images;
+    uint64_t first, n; /* floats within an image */
+    uint64_t channels;
+} sample_spec;
+
+/* Channels that follow one another lie together in planes and blocks; each assessment takes the next ones. All of them where
+ * they do not, or where not all meet the same weights. */
+static sample_spec sample_of(const comet_model *m, const op *o)
 {
-    const uint64_t n = SAMPLE_BYTES / (image_floats(m, o->inputs[0]) * sizeof(float));
-    return (uint32_t)min_u64(m->params.batch / o->n_parts, min_u64(SAMPLE_IMAGES, n > 0 ? n : 1));
+    const layout *l = m->values[o->inputs[0]].layout;
+    uint64_t dims[5] = {0}, block = 1;
+    const layout_order order = layout_describe(l, &block);
+    const uint64_t image = image_floats(m, o->inputs[0]);
+    layout_dims(l, dims);
+    sample_spec s = {.n = image, .channels = dims[1]};
+    if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0) {
+        const uint64_t n_choices = dims[1] / SAMPLE_CHANNELS, turn = m->assessment ? m->assessment->n_assessments : 0;
+        s.channels = SAMPLE_CHANNELS;
+        s.n = image / n_choices;
+        s.first = turn % n_choices * s.n;
+    }
+    const uint64_t n_images = max_u64(SAMPLE_BYTES / (s.n * sizeof(float)), 1);
+    s.n_images = (uint32_t)min_u64(m->params.batch / o->n_parts, min_u64(SAMPLE_IMAGES, n_images));
+    return s;
+}
+
+static uint64_t input_channels(const comet_model *m, const op *o)
+{
+    uint64_t dims[5] = {0};
+    layout_dims(m->values[o->inputs[0]].layout, dims);
+    return dims[1];
 }
 
 static uint64_t sample_bytes(const comet_model *m, const op *o)
 {
-    return sample_images(m, o) * image_floats(m, o->inputs[0]) * sizeof(float);
+    const sample_spec s = sample_of(m, o);
+    return s.n_images * s.n * sizeof(float);
 }
 
 /* Samples of the turn that has most, and the gradient of the layer at hand. */
@@ -82,7 +114,10 @@ comet_status assess_before(comet_model *m, op *o)
     o->sample = malloc(sample_bytes(m, o));
     if (!o->sample)
         return comet_fail(COMET_ERROR_MEMORY, "%s: no memory to measure its error", o->layer->name);
-    memcpy(o->sample, value_data(m, o->inputs[0]), sample_bytes(m, o));
+    const sample_spec s = sample_of(m, o);
+    const float *x = value_data(m, o->inputs[0]);
+    for (uint32_t i = 0; i < s.n_images; i++)
+        memcpy(o->sample + i * s.n, x + i * image_floats(m, o->inputs[0]) + s.first, s.n * sizeof *x);
     return COMET_OK;
 }
 
@@ -111,33 +146,55 @@ static uint64_t count_nonzero(uint64_t n, const float *x)
     return count;
 }
 
-/* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
-static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, uint64_t n_nonzero)
+/* Likewise of what is sampled, as it was decoded: their share. */
+static double sample_nonzero(const comet_model *m, const op *o, const sample_spec *s)
 {
-    const parameter *p = &m->parameters[o->weight];
-    uint64_t dims[5], taps = 1, elements = 1;
-    const uint32_t n_dims = layout_dims(m->values[o->inputs[0]].layout, dims);
-    for (uint32_t i = 1; i < n_dims; i++)
-        elements *= dims[i];
-    for (uint32_t i = 1; i < p->n_dims; i++)
-        taps *= p->dims[i];
-    const double share = (double)n_nonzero / ((double)elements * n_images);
-    return (double)taps * share / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+    const float *x = m->values[o->inputs[0]].taken;
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < s->n_images; i++)
+        count += count_nonzero(s->n, x + i * image_floats(m, o->inputs[0]) + s->first);
+    return (double)count / ((double)s->n * s->n_images);
 }
 
-/* The error of the first images, and zeros for all others of the first part. */
+/* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
+static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, double nonzero)
+{
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t taps = 1;
+    for (uint32_t i = 1; i < p->n_dims; i++)
+        taps *= p->dims[i];
+    return (double)taps * nonzero / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+}
+
+/* Elements of an input without what fills up its blocks. */
+static double real_elements(const comet_model *m, const op *o)
+{
+    uint64_t dims[5];
+    const uint32_t n_dims = layout_dims(m->values[o->inputs[0]].layout, dims);
+    double elements = 1;
+    for (uint32_t i = 0; i < n_dims; i++)
+        elements *= (double)dims[i];
+    return elements;
+}
+
+/* The error of the sample, and zeros for all else of the first part. */
 static void leave_error(comet_model *m, op *o)
 {
-    const uint64_t image = image_floats(m, o->inputs[0]), n = sample_images(m, o) * image;
+    const sample_spec s = sample_of(m, o);
+    const uint64_t image = image_floats(m, o->inputs[0]), behind = s.first + s.n;
     float *x = m->values[o->inputs[0]].taken;
-    for (uint64_t i = 0; i < n; i++)
-        x[i] -= o->sample[i];
-    memset(x + n, 0, (m->params.batch / o->n_parts * image - n) * sizeof *x);
+    for (uint32_t i = 0; i < s.n_images; i++, x += image) {
+        memset(x, 0, s.first * sizeof *x);
+        for (uint64_t k = 0; k < s.n; k++)
+            x[s.first + k] -= o->sample[i * s.n + k];
+        memset(x + behind, 0, (image - behind) * sizeof *x);
+    }
+    memset(x, 0, (m->params.batch / o->n_parts - s.n_images) * image * sizeof *x);
     free(o->sample);
     o->sample = NULL;
 }
 
-/* The sum of squares of the error that the first images made. Kernels count on aligned memory. */
+/* The sum of squares of the error that the sample made. Kernels count on aligned memory. */
 static comet_status measure(comet_model *m, op *o, double *squares)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
@@ -157,12 +214,12 @@ static comet_status measure(comet_model *m, op *o, double *squares)
 /* The first part tells how far the error is from its prediction: seen->measured is their quotient until the last part. */
 static comet_status assess_first_part(comet_model *m, op *o, adapt_observation *seen)
 {
-    const uint32_t n_images = sample_images(m, o);
+    const sample_spec s = sample_of(m, o);
     *seen = (adapt_observation){.measured = NAN, .eb = slot_eb(m, value_slot(m, o->inputs[0]))};
     if (!o->sample)
         return COMET_OK;
-    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
-    const double predicted = weighted_gain(m, o, n_images, n_nonzero) * seen->eb * seen->eb;
+    const double predicted = weighted_gain(m, o, s.n_images, sample_nonzero(m, o, &s)) * seen->eb * seen->eb *
+                             (double)s.channels / (double)input_channels(m, o);
     double squares = 0;
     TRY(measure(m, o, &squares));
     if (predicted > 0) /* not where it was stored exactly */
@@ -183,18 +240,22 @@ comet_status assess_weighted(comet_model *m, op *o, uint32_t part)
         TRY(assess_first_part(m, o, seen));
     if (part + 1 < o->n_parts)
         return COMET_OK;
-    seen->gain = weighted_gain(m, o, m->params.batch, a->n_nonzero) * m->params.accumulate;
+    seen->gain = weighted_gain(m, o, m->params.batch, (double)a->n_nonzero / real_elements(m, o)) * m->params.accumulate;
     seen->measured *= seen->gain * seen->eb * seen->eb;
     return COMET_OK;
 }
 
+static void observe_norm(comet_model *m, const op *o, const norm_harm *harm, double eb)
+{
+    adapt_observation *seen = m->assessment->seen;
+    seen[o->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    seen[o->pass] =
+        (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
+}
+
 void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
 {
-    const double eb = slot_eb(m, o->norm_slot);
-    m->assessment->seen[o->consumer] =
-        (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
-    m->assessment->seen[o->pass] =
-        (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
+    observe_norm(m, o, harm, slot_eb(m, o->norm_slot));
     m->assessment->cut_gains[o->norm_slot] = harm->energy > 0 ? harm->cut / harm->energy / 3 : 0;
 }
 
@@ -208,12 +269,12 @@ void assess_folded_part(comet_model *m, op *o, uint32_t part)
     o->folded->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? o->folded->n_nonzero : 0);
 }
 
-/* Sums of the first images of a tensor of o, its input or the gradient of its output, to FOLDED_PART_SUMS. */
+/* Sums of the sample's images of a tensor of o, its input or the gradient of its output, to FOLDED_PART_SUMS. */
 static comet_status sum_sample(const comet_model *m, const op *o, const norm_shape *shape, const float *x, const float *shift)
 {
     const channel_sums_spec spec = {.shape = shape,
                                     .x = x,
-                                    .n = shape->n_elements / m->params.batch * sample_images(m, o),
+                                    .n = shape->n_elements / m->params.batch * sample_of(m, o).n_images,
                                     .shift = shift,
                                     .n_threads = m->params.n_threads};
     return channel_sums(&spec, folded_sums_at(m, o, FOLDED_PART_SUMS), folded_at(m, o, FOLDED_SCRATCH));
@@ -258,13 +319,13 @@ static comet_status compare_sample(comet_model *m, op *o, double eb, double *quo
     *quotient = NAN;
     if (!o->sample)
         return COMET_OK;
-    const uint64_t n = sample_images(m, o) * image_floats(m, o->inputs[0]);
+    const sample_spec s = sample_of(m, o);
     if (o->n_parts > 1)
         TRY(saved_take_input(m, o, (saved_part){0, o->n_parts}));
-    const double share = (double)count_nonzero(n, m->values[o->inputs[0]].taken) / (double)n;
+    const double nonzero = sample_nonzero(m, o, &s);
     TRY(sample_energy(m, o, &energy));
     TRY(measure_folded(m, o, &squares));
-    const double predicted = (double)o->folded->in * share / 3 * energy * eb * eb;
+    const double predicted = (double)s.channels * nonzero / 3 * energy * eb * eb;
     if (predicted > 0)
         *quotient = squares / predicted;
     return COMET_OK;
@@ -284,15 +345,15 @@ static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, 
     for (uint64_t c = 0; c < f->out; c++) {
         const double r = 1 / sqrt((double)m->statistics[norm->batch_variance + c] + (double)norm->layer->eps);
         const double g = (double)gain[c], g_s = (double)slope[c] / r;
-        const double own = g * g * fmax(all[c] - f->count * (double)mean[c] * (double)mean[c], 0);
+        const double centred_squares = fmax(all[c] - f->count * (double)mean[c] * (double)mean[c], 0);
         double squares = 0;
         for (uint64_t i = 0; i < f->in; i++)
             squares += (double)weights[c * f->in + i] * (double)weights[c * f->in + i];
         const double variance = squares * nonzero * r * r;
-        harm.scale += all[c] * variance;
-        harm.passed += (f->count * g_s * g_s + g * g * all[c] / f->count) * variance;
-        harm.energy += own - f->count * g_s * g_s;
-        *centred += own;
+        harm.scale += centred_squares * variance;
+        harm.passed += (f->count * g_s * g_s + g * g * centred_squares / f->count) * variance;
+        harm.energy += g * g * centred_squares - f->count * g_s * g_s;
+        *centred += g * g * centred_squares;
     }
     return harm;
 }
@@ -310,8 +371,6 @@ comet_status assess_folded(comet_model *m, op *o)
     const norm_harm harm = folded_harm(m, o, nonzero, &centred);
     const double gain = (double)f->in * nonzero / 3 * centred * m->params.accumulate;
     seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
-    seen[norm->consumer] = (adapt_observation){.gain = harm.scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
-    seen[norm->pass] =
-        (adapt_observation){.gain = harm.energy > 0 ? harm.passed / harm.energy / 3 : 0, .measured = NAN, .eb = eb};
+    observe_norm(m, norm, &harm, eb);
     return COMET_OK;
 }

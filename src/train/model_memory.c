@@ -267,9 +267,11 @@ static uint64_t scratch_at_most(const comet_model *m)
     uint64_t most = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
+        const buffer_id folded_memory = o->folded ? o->folded->memory : NO_BUFFER,
+                        second = o->folded ? o->scratch_weights : o->weights_copy;
         const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
                                         {o->scratch_weights, o->fresh_weight, o->part_gradient},
-                                        {o->scratch_backward, o->weights_copy, o->folded ? o->folded->memory : NO_BUFFER}};
+                                        {o->scratch_backward, second, folded_memory}};
         for (int p = 0; p < 3; p++) {
             uint64_t bytes = 0;
             for (int j = 0; j < 3; j++)

@@ -7,10 +7,9 @@
 #include "base/threads.h"
 #include "train/model_assess.h"
 
-#define WIDEST_BOUND 0.7 /* standard deviations: beyond this errors are no longer even and centred */
-#define DITHER_FROM 0.35 /* likewise: from here on dither makes them so, where zeros need not be kept */
-#define WIDEST_CUT 1.0   /* likewise of what a relu cut off, which is read by sums over many elements alone */
-#define UNKNOWN_RATIO 8  /* of what has not been put yet, where it may be lossy */
+#define WIDEST_BOUND 0.35 /* standard deviations: docs/theory.md, section 8 */
+#define WIDEST_CUT 1.0    /* likewise of what a relu cut off, which is read by sums over many elements alone */
+#define UNKNOWN_RATIO 8   /* of what has not been put yet, where it may be lossy */
 
 /* Standard deviations, while nothing is known: well below what the rule comes to in most layers, for its usual share and for
  * smaller ones. */
@@ -18,12 +17,6 @@ static double start_bound(const comet_model *m)
 {
     const comet_compression *c = &m->params.compression;
     return c->sigma > 0 ? fmin(10 * c->sigma, 0.1) : fmin(1.5 * sqrt(c->noise), 0.15);
-}
-
-static uint64_t dither_seed(const comet_model *m, comet_slot slot)
-{
-    return (m->params.seed * 0x9E3779B97F4A7C15u + m->step * m->params.accumulate + m->n_accumulated) * 0xBF58476D1CE4E5B9u +
-           slot;
 }
 
 static comet_level level_of(const comet_model *m, comet_slot slot)
@@ -68,9 +61,6 @@ static comet_slot_policy value_policy(const comet_model *m, const value *x)
         p.eb = start_bound(m);
         p.of_deviation = true;
     }
-    p.dither = x->exactness == COMET_LOSSY && x->saved_class == COMET_SLOT_ACTIVATION && !p.of_deviation &&
-               p.eb > DITHER_FROM * deviation;
-    p.dither_seed = dither_seed(m, x->slot);
     return p;
 }
 
@@ -92,11 +82,9 @@ static comet_slot_policy norm_policy(const comet_model *m, op *o)
         return exact_policy(m, o->norm_slot);
     comet_slot_policy p = bounded_policy(m, o->norm_slot);
     const double eb = adapt_eb(m->assessment->adapt, o->norm_tensor), deviation = norm_deviation(m, o);
-    p.eb = eb == 0 ? start_bound(m) * deviation : fmin(eb, (o->relu ? WIDEST_BOUND : 1) * deviation);
+    p.eb = eb == 0 ? start_bound(m) * deviation : fmin(eb, WIDEST_BOUND * deviation);
     if (!isfinite(p.eb)) /* gamma is not: forward will tell */
         p.eb = 0;
-    p.dither = !o->relu && p.eb > DITHER_FROM * deviation;
-    p.dither_seed = dither_seed(m, o->norm_slot);
     if (o->relu && eb > 0 && p.eb > 0)
         o->norm_coarse = (float)fmax(1, fmin(m->assessment->coarse[o->norm_slot], WIDEST_CUT * deviation / p.eb));
     return p;
