@@ -15,8 +15,8 @@
 #include "train/model_assess.h"
 #include "train/model_folded.h"
 
-#define SAMPLE_BYTES ((uint64_t)1 << 20) /* of one convolution's sample, but at least one image's */
-#define SAMPLE_IMAGES 32
+#define SAMPLE_BYTES ((uint64_t)2 << 20) /* of one convolution's sample, but at least one image's */
+#define SAMPLE_IMAGES 16
 #define SAMPLE_CHANNELS 16
 #define MEASURED_BYTES ((uint64_t)12 << 20) /* of samples in one assessment */
 
