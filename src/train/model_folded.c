@@ -326,7 +326,7 @@ static void find_coefficients(comet_model *m, const op *o)
         }
         mean /= f->count;
         const double sum = diff_sums[c];
-        const double r = 1 / sqrt((double)m->statistics[norm->batch_variance + c] + (double)norm->layer->eps);
+        const double r = inverse_deviation(m, norm, c);
         const double g = (double)learnt(m, m->weights, norm->weight)[c] * r, of_scale = r * (product - mean * sum);
         const double q = g * r * of_scale / f->count;
         gain[c] = (float)g;

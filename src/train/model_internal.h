@@ -13,6 +13,8 @@
 #ifndef COMET_TRAIN_MODEL_INTERNAL_H
 #define COMET_TRAIN_MODEL_INTERNAL_H
 
+#include <math.h>
+
 #include "base/status.h"
 #include "comet/store.h"
 #include "comet/train.h"
@@ -295,6 +297,12 @@ void assess_loss(comet_model *m, double loss);
 void assess_gradient(comet_model *m, const op *o, uint64_t step);
 /* All of them have been seen. */
 comet_status assess_update(comet_model *m, uint64_t step);
+
+/* 1 / standard deviation of a channel in the batch, as batch norm `o` has it in backward. */
+static inline double inverse_deviation(const comet_model *m, const op *o, uint64_t channel)
+{
+    return 1 / sqrt((double)m->statistics[o->batch_variance + channel] + (double)o->layer->eps);
+}
 
 /* The moment of op o's backward: phase 0, gradients of weights; phase 1, that of its input. */
 static inline uint32_t moment_backward(const comet_model *m, const op *o, uint32_t phase)

@@ -343,7 +343,7 @@ static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, 
     norm_harm harm = {0};
     *centred = 0;
     for (uint64_t c = 0; c < f->out; c++) {
-        const double r = 1 / sqrt((double)m->statistics[norm->batch_variance + c] + (double)norm->layer->eps);
+        const double r = inverse_deviation(m, norm, c);
         const double g = (double)gain[c], g_s = (double)slope[c] / r;
         const double centred_squares = fmax(all[c] - f->count * (double)mean[c] * (double)mean[c], 0);
         double squares = 0;

@@ -430,8 +430,7 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
     for (int kind = GAIN; kind <= OFFSET; kind++) {
         for (uint64_t c = 0; c < channels; c++) {
             const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
-            const double inverse = 1 / sqrt((double)m->statistics[r->o->batch_variance + c] + (double)r->o->layer->eps);
-            const double gain = gamma * inverse, s = r->folded[channels + c] / count;
+            const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
             scale[c] = (float)r->folded[channels + c];
             shift[c] = (float)r->folded[c];
             r->channel[c] = (float)(kind == GAIN ? gain : kind == OFFSET ? -gain * r->folded[c] / count : -gain * s);
