@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "store/adapt.h"
 
-static const double AIM = 0.85; /* of the allowed sigma, as adapt.h says */
+static const double AIM = 0.78; /* of the allowed sigma, as adapt.h says */
 
 /* ---- helpers ---- */
 

@@ -66,7 +66,7 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
  * to 1/16 of the window, held where any bound moved by more than 2x. From there it is halved where any bound did, or a measured
  * error is above 1.05 sigma*, and doubled up to the window where no bound moved by more than 1.25x and no error is above 0.95
  * sigma*. Consumers not observed, or observed with values that are negative or not finite, keep what they had. The bounds aim
- * at 0.85 sigma*, so that sigma* stands when ||dY|| grows a little until the next assessment. */
+ * at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and ||dY|| may grow until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
