@@ -376,6 +376,25 @@ static void test_noise_is_smoothed(void **state)
     adapt_destroy(a);
 }
 
+/* An assessment is of the means over its steps: of gains, of what is allowed, and of errors where they were measured. */
+static void test_collected(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 50);
+    static const adapt_observation steps[] = {{.gain = 1, .gradient_noise = 100, .measured = 0.5, .eb = 0.5},
+                                              {.gain = 5, .gradient_noise = 260, .measured = NAN, .eb = 0.5},
+                                              {.gain = 3, .gradient_noise = 0, .measured = 1.5, .eb = 0.5}};
+    for (size_t i = 0; i < COUNT_OF(steps); i++)
+        adapt_observe(a, consumer, &steps[i]);
+    adapt_assess(a, 1);
+    const adapt_state s = adapt_consumer_state(a, consumer);
+    assert_near(s.sigma_target, sqrt(0.01 * 120 / 50), 1e-15);
+    assert_near(s.calibration, sqrt(2), 1e-15);
+    assert_near(s.sigma_measured, sqrt(2 * 3 * 0.25 / 50), 1e-15);
+    assert_near(adapt_eb(a, tensor), AIM * sqrt(0.01 * 120 / 3) / sqrt(2), 1e-15);
+    adapt_destroy(a);
+}
+
 /* What a pass-on consumer may still let in at the bound that another sets. */
 static void test_pass_left(void **state)
 {
@@ -682,7 +701,7 @@ static void test_calibration_limits(void **state)
     seen.measured = 1e9;
     adapt_observe(a, consumer, &seen);
     adapt_assess(a, 2);
-    assert_true(adapt_consumer_state(a, consumer).calibration == 4);
+    assert_true(adapt_consumer_state(a, consumer).calibration == 16);
     adapt_assess(a, 4);
     adapt_sigma_ratios(a, &least, &most);
     assert_true(isnan(least) && isnan(most));
@@ -691,11 +710,11 @@ static void test_calibration_limits(void **state)
 
 /* ---- when ---- */
 
-/* Assesses at the next due step after `from` with noise that moves the bound by `factor`. */
+/* Assesses at the next step after `from` that ends an assessment, with noise that moves the bound by `factor`. */
 static uint64_t next_assessment(adapt *a, uint32_t consumer, uint64_t from, double factor, double *noise)
 {
     uint64_t step = from + 1;
-    while (!adapt_due(a, step))
+    while (!adapt_complete(a, step))
         step++;
     *noise *= pow(factor, factor > 1 ? 16.0 / 3 : 4); /* half of it counts, the bound is its root, and rises 3/4 of the way */
     observe(a, consumer, 1, *noise);
@@ -731,8 +750,9 @@ static void test_windows_of_worn_bounds(void **state)
     static const struct {
         double ratio; /* measured / target */
         uint64_t step;
-    } plan[] = {{0.8, 192},  {0.8, 448},  {1.0, 960},  {1.1, 1472}, {0.8, 1728},
-                {1.3, 2240}, {1.3, 2496}, {0.8, 2624}, {0.8, 2880}};
+    } plan[] = {{0.8, 192},  {0.8, 448},  {1.0, 960},  {1.1, 1472}, {0.8, 1728}, {1.3, 2240}, {1.3, 2496},
+                {0.8, 2624}, {0.8, 2880}, {2.0, 3392}, {2.0, 3648}, {2.0, 3776}, {2.0, 3840}, {2.0, 3872},
+                {2.0, 3888}, {1.2, 3904}, {1.2, 3936}, {1.2, 4000}, {1.2, 4064}};
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1024, false);
     const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
     adapt_observation seen = seen_of(1, 100);
@@ -743,13 +763,32 @@ static void test_windows_of_worn_bounds(void **state)
     }
     uint64_t step = 64;
     for (size_t i = 0; i < COUNT_OF(plan); i++) {
-        while (!adapt_due(a, step))
+        while (!adapt_complete(a, step))
             step++;
         assert_int_equal(step, plan[i].step);
         seen.measured = plan[i].ratio * plan[i].ratio * 0.01 * 100;
         seen.eb = 1e-6; /* so that it does not calibrate: the bound stays */
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
+    }
+    adapt_destroy(a);
+}
+
+/* Each assessment collects over the last quarter of its gap, at most eight steps, the last of which completes it. */
+static void test_collecting_steps(void **state)
+{
+    static const struct {
+        uint64_t end, n;
+    } plan[] = {{1, 1}, {3, 1}, {7, 1}, {15, 2}, {31, 4}, {63, 8}, {127, 8}};
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1024, false);
+    uint64_t step = 0, n = 0;
+    for (size_t i = 0; i < COUNT_OF(plan); i++, n = 0) {
+        for (; !adapt_complete(a, step); step++)
+            n += adapt_due(a, step);
+        assert_true(adapt_due(a, step));
+        assert_int_equal(step, plan[i].end);
+        assert_int_equal(n + 1, plan[i].n);
+        adapt_assess(a, step++);
     }
     adapt_destroy(a);
 }
@@ -774,7 +813,7 @@ static void test_retreat(void **state)
     uint64_t step = 0;
     while (step < 200)
         step = next_assessment(a, consumer, step, 1, &noise);
-    assert_true(adapt_eb(a, tensor) > 0 && !adapt_due(a, step + 31));
+    assert_true(adapt_eb(a, tensor) > 0 && !adapt_complete(a, step + 31));
     adapt_retreat(a, step + 3);
     assert_true(adapt_eb(a, tensor) == 0 && !adapt_due(a, step + 3) && adapt_due(a, step + 4));
     observe(a, consumer, 1, 400);
@@ -814,7 +853,8 @@ static void drive(adapt *a, uint64_t from, uint64_t to)
             seen.measured = comet_random_uniform(&r) < 0.3 ? NAN : 2 * seen.gain * seen.eb * seen.eb;
             adapt_observe(a, i, &seen);
         }
-        adapt_assess(a, step);
+        if (adapt_complete(a, step))
+            adapt_assess(a, step);
     }
 }
 
@@ -836,7 +876,7 @@ static void assert_same(const adapt *a, const adapt *b)
 /* A run that goes on from exported numbers at any time gives the same bits. */
 static void test_resume(void **state)
 {
-    static const uint64_t at[] = {0, 1, 2, 3, 17, 100, 333};
+    static const uint64_t at[] = {0, 1, 2, 3, 17, 100, 333, 510, 511, 512, 513, 514};
     for (size_t i = 0; i < COUNT_OF(at); i++) {
         adapt *a = new_twin(), *b = new_twin();
         drive(a, 0, at[i]);
@@ -916,6 +956,7 @@ int main(void)
         cmocka_unit_test(test_noise_limits),
         cmocka_unit_test(test_noise_rule),
         cmocka_unit_test(test_noise_is_smoothed),
+        cmocka_unit_test(test_collected),
         cmocka_unit_test(test_pass_left),
         cmocka_unit_test(test_sigma_rule),
         cmocka_unit_test(test_pass_on),
@@ -929,6 +970,7 @@ int main(void)
         cmocka_unit_test(test_calibration_limits),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_windows_of_worn_bounds),
+        cmocka_unit_test(test_collecting_steps),
         cmocka_unit_test(test_window_of_one),
         cmocka_unit_test(test_retreat),
         cmocka_unit_test(test_resume),

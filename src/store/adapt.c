@@ -19,10 +19,13 @@
 static const double AIM = 0.78;
 /* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
 static const double JUMP = 2, DRIFT = 1.25;
-/* So does a measured error above this part of sigma*; only where all are below the other do bounds last long enough. */
-static const double WORN = 1.05, FRESH = 0.95;
+/* So does a measured error above this part of sigma*, the more so if it is above BROKEN; only where all are below FRESH do
+ * bounds last long enough. */
+static const double BROKEN = 1.5, WORN = 1.05, FRESH = 0.95;
+/* An assessment collects over the last quarter of the gap before it, at most so many steps. */
+static const uint64_t MOST_COLLECTED = 8;
 /* A prediction that is further off than this is a fault in the measurement. */
-static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 4;
+static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 16;
 /* Measurements with less than this part of the allowed variance do not calibrate: the gradient's own rounding is in them. */
 static const double CALIBRATION_LEAST_VARIANCE = 1.0 / 64;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
@@ -32,7 +35,7 @@ static const double SIGMA_PASS_SHARE = 0.01;
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 2, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 11 };
+enum { VERSION = 3, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 17 };
 
 typedef struct tensor_state {
     const char *name;
@@ -41,18 +44,26 @@ typedef struct tensor_state {
     double last; /* as of the last assessment, which a retreat does not forget; 0: none yet */
 } tensor_state;
 
+/* What was observed since the last assessment: sums over the steps. */
+typedef struct collection {
+    double n, gain;
+    double allowance;           /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
+    double eb;                  /* the least */
+    double measured, predicted; /* squared errors, over the steps in which they were measured */
+} collection;
+
 typedef struct consumer_state {
     const char *name;
     uint64_t n_weights; /* 0: pass-on */
     uint32_t tensor;
-    bool pending;           /* `seen` waits for adapt_assess */
-    bool known;             /* observed since the start or the last retreat */
-    bool limits;            /* sets its tensor's bound */
-    bool calibrated;        /* at least one measurement is in `calibration` */
-    adapt_observation seen; /* the last; of the past only `gain` is used */
-    double share;           /* best fit's factor */
-    double tolerance;       /* what the rule measures by, over the gain, smoothed: see tolerate; 0: none yet */
-    double allowed;         /* summed variance; NaN: unknown */
+    bool known;      /* observed since the start or the last retreat */
+    bool limits;     /* sets its tensor's bound */
+    bool calibrated; /* at least one measurement is in `calibration` */
+    collection collected;
+    double gain;      /* in the mean of the last assessment's steps */
+    double share;     /* best fit's factor */
+    double tolerance; /* what the rule measures by, over the gain, smoothed: see tolerate; 0: none yet */
+    double allowed;   /* summed variance; NaN: unknown */
     double calibration;
     double limit;    /* of eb; INFINITY: none */
     double measured; /* summed squared error in the last assessment; NaN: not measured */
@@ -168,6 +179,11 @@ static double clamp(double x, double least, double most)
     return x < least ? least : x > most ? most : x;
 }
 
+static uint64_t clamp_u64(uint64_t x, uint64_t least, uint64_t most)
+{
+    return x < least ? least : x > most ? most : x;
+}
+
 static uint32_t count_consumers(const adapt *a, bool parameter)
 {
     uint32_t n = 0;
@@ -236,6 +252,11 @@ static void share_out(adapt *a)
 
 bool adapt_due(const adapt *a, uint64_t step)
 {
+    return step + clamp_u64(a->gap / 4, 1, MOST_COLLECTED) > a->next;
+}
+
+bool adapt_complete(const adapt *a, uint64_t step)
+{
     return step >= a->next;
 }
 
@@ -249,11 +270,21 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
     if (consumer >= a->n_consumers)
         return;
     consumer_state *c = &a->consumers[consumer];
-    const double allowance = a->params.rule == ADAPT_NOISE ? seen->gradient_noise : seen->mean_momentum;
-    if (!usable(seen->gain) || (c->n_weights > 0 && !usable(allowance)))
+    collection *k = &c->collected;
+    const double allowance = c->n_weights == 0               ? 0
+                             : a->params.rule == ADAPT_NOISE ? seen->gradient_noise
+                                                             : seen->mean_momentum,
+                 predicted = seen->gain * seen->eb * seen->eb;
+    if (!usable(seen->gain) || !usable(allowance) || !usable(predicted))
         return;
-    c->seen = *seen;
-    c->pending = true;
+    k->eb = k->n > 0 ? fmin(k->eb, seen->eb) : seen->eb;
+    k->n++;
+    k->gain += seen->gain;
+    k->allowance += allowance;
+    if (predicted > 0 && usable(seen->measured)) {
+        k->measured += seen->measured;
+        k->predicted += predicted;
+    }
 }
 
 /* ---- assess ---- */
@@ -269,8 +300,8 @@ static double smooth(double old, double new, bool have_old)
  * little; what is left of chance is smoothed. 0: unknown. */
 static double tolerate(consumer_state *c, double measure)
 {
-    if (measure > 0 && c->seen.gain > 0)
-        c->tolerance = smooth(c->tolerance, measure / c->seen.gain, c->tolerance > 0);
+    if (measure > 0 && c->gain > 0)
+        c->tolerance = smooth(c->tolerance, measure / c->gain, c->tolerance > 0);
     return measure > 0 ? c->tolerance : 0;
 }
 
@@ -280,25 +311,27 @@ static double tolerate(consumer_state *c, double measure)
 static void assess_gradient(const adapt *a, consumer_state *c)
 {
     const bool noise = a->params.rule == ADAPT_NOISE;
-    const double share = noise ? a->params.share * c->share : a->params.share * a->params.share,
-                 measure =
-                     noise ? c->seen.gradient_noise : (double)c->n_weights * c->seen.mean_momentum * c->seen.mean_momentum,
-                 tolerance = tolerate(c, measure);
+    const double allowance = c->collected.allowance / c->collected.n,
+                 share = noise ? a->params.share * c->share : a->params.share * a->params.share,
+                 measure = noise ? allowance : (double)c->n_weights * allowance * allowance, tolerance = tolerate(c, measure);
     c->limit = INFINITY;
     c->allowed = share * measure;
-    if (c->seen.gain > 0) {
-        c->limit = AIM * sqrt(share * (noise ? tolerance : fmin(tolerance, measure / c->seen.gain)));
-        c->allowed = noise ? share * tolerance * c->seen.gain : c->allowed;
+    if (c->gain > 0) {
+        c->limit = AIM * sqrt(share * (noise ? tolerance : fmin(tolerance, measure / c->gain)));
+        c->allowed = noise ? share * tolerance * c->gain : c->allowed;
     }
 }
 
 static void calibrate(consumer_state *c)
 {
-    const double predicted = c->seen.gain * c->seen.eb * c->seen.eb;
-    c->measured = c->seen.eb > 0 && usable(c->seen.measured) ? c->seen.measured : NAN;
-    if (!(c->measured > 0) || !isfinite(predicted) || !(predicted >= CALIBRATION_LEAST_VARIANCE * c->allowed) || predicted == 0)
+    const collection *k = &c->collected;
+    if (!(k->predicted > 0))
         return;
-    const double ratio = clamp(sqrt(c->measured / predicted), CALIBRATION_MIN, CALIBRATION_MAX);
+    const double predicted = c->gain * k->eb * k->eb, quotient = k->measured / k->predicted;
+    c->measured = quotient * predicted;
+    if (!(quotient > 0) || !(predicted >= CALIBRATION_LEAST_VARIANCE * c->allowed))
+        return;
+    const double ratio = clamp(sqrt(quotient), CALIBRATION_MIN, CALIBRATION_MAX);
     c->calibration = clamp(smooth(c->calibration, ratio, c->calibrated), CALIBRATION_MIN, CALIBRATION_MAX);
     c->calibrated = true;
 }
@@ -312,26 +345,31 @@ static double pass_share(const adapt *a, const consumer_state *c)
 
 static double pass_limit(const adapt *a, const consumer_state *c)
 {
-    return c->seen.gain == 0 ? INFINITY : sqrt(pass_share(a, c) / c->seen.gain);
+    return c->gain == 0 ? INFINITY : sqrt(pass_share(a, c) / c->gain);
+}
+
+static void assess_parameter(const adapt *a, consumer_state *c)
+{
+    /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
+    c->at_limit = c->limits && c->collected.eb >= 0.99 * a->tensors[c->tensor].eb;
+    assess_gradient(a, c);
+    calibrate(c);
+    c->limit /= c->calibration;
 }
 
 static void assess_consumer(const adapt *a, consumer_state *c)
 {
     c->measured = NAN;
     c->at_limit = false;
-    if (!c->pending)
+    if (c->collected.n == 0)
         return;
-    c->pending = false;
     c->known = true;
-    if (c->n_weights == 0) {
+    c->gain = c->collected.gain / c->collected.n;
+    if (c->n_weights > 0)
+        assess_parameter(a, c);
+    else
         c->limit = pass_limit(a, c);
-        return;
-    }
-    /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
-    c->at_limit = c->limits && c->seen.eb >= 0.99 * a->tensors[c->tensor].eb;
-    assess_gradient(a, c);
-    calibrate(c);
-    c->limit /= c->calibration;
+    c->collected = (collection){0};
 }
 
 /* Activation assessment: the least limit, of the first consumer among equals; 0 while any consumer's harm is unknown. */
@@ -366,27 +404,42 @@ static double moved_by(const tensor_state *t)
     return t->eb > t->last ? t->eb / t->last : t->eb > 0 ? t->last / t->eb : INFINITY;
 }
 
-static uint64_t least_gap(const adapt *a)
+/* A part of the window, at least a step. */
+static uint64_t window_part(const adapt *a, uint32_t divisor)
 {
-    return a->params.window >= 16 ? a->params.window / 16 : 1;
+    return a->params.window >= divisor ? a->params.window / divisor : 1;
 }
 
-/* From 1 up to the least gap while nothing jumps; then up to the window while nothing moves and errors stay as they should. */
+static uint64_t halve(uint64_t gap, uint64_t least)
+{
+    return gap / 2 > least ? gap / 2 : gap < least ? gap : least;
+}
+
+static uint64_t twice(uint64_t gap, uint64_t most)
+{
+    return 2 * gap < most ? 2 * gap : most;
+}
+
+/* From 1 up to a sixteenth of the window while nothing jumps; then up to the window while nothing moves and errors stay as they
+ * should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
 {
-    const uint64_t least = least_gap(a);
+    const uint64_t usual = window_part(a, 16);
     double smallest, largest;
     adapt_sigma_ratios(a, &smallest, &largest);
-    if (a->gap < least)
-        a->gap = moved > JUMP ? a->gap : 2 * a->gap < least ? 2 * a->gap : least;
+    if (largest > BROKEN)
+        a->gap = halve(a->gap, window_part(a, 64));
+    else if (a->gap < usual)
+        a->gap = moved > JUMP ? a->gap : twice(a->gap, usual);
     else if (moved > JUMP || largest > WORN)
-        a->gap = a->gap / 2 > least ? a->gap / 2 : least;
+        a->gap = halve(a->gap, usual);
     else if (moved <= DRIFT && !(largest > FRESH))
-        a->gap = 2 * a->gap < a->params.window ? 2 * a->gap : a->params.window;
+        a->gap = twice(a->gap, a->params.window);
     a->next = step + a->gap;
 }
 
-/* One mini-batch says little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale. */
+/* A few mini-batches say little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale.
+ */
 static double rise_slowly(double last, double eb)
 {
     return last > 0 && isfinite(last) && isfinite(eb) && eb > last ? eb * sqrt(sqrt(last / eb)) : eb;
@@ -415,15 +468,16 @@ void adapt_retreat(adapt *a, uint64_t step)
     /* What was seen before belongs to another state of the net; calibration belongs to the layer. */
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
-        c->pending = c->known = c->limits = c->at_limit = false;
+        c->known = c->limits = c->at_limit = false;
+        c->collected = (collection){0};
         c->tolerance = 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
     a->assessed = false;
     a->next = step + 1;
-    if (a->gap > least_gap(a))
-        a->gap = least_gap(a);
+    if (a->gap > window_part(a, 16))
+        a->gap = window_part(a, 16);
 }
 
 double adapt_eb(const adapt *a, uint32_t tensor)
@@ -436,7 +490,7 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
     if (consumer >= a->n_consumers || adapt_is_parameter(a, consumer) || !a->consumers[consumer].known)
         return 0;
     const consumer_state *c = &a->consumers[consumer];
-    const double eb = adapt_eb(a, c->tensor), left = pass_share(a, c) - c->seen.gain * eb * eb;
+    const double eb = adapt_eb(a, c->tensor), left = pass_share(a, c) - c->gain * eb * eb;
     return left > 0 && isfinite(left) ? left : 0;
 }
 
@@ -451,7 +505,7 @@ adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
     const double n = (double)c->n_weights;
     state.sigma_target = sqrt(c->allowed / n);
     if (c->known)
-        state.sigma_predicted = adapt_eb(a, c->tensor) * c->calibration * sqrt(c->seen.gain / n);
+        state.sigma_predicted = adapt_eb(a, c->tensor) * c->calibration * sqrt(c->gain / n);
     state.sigma_measured = sqrt(c->measured / n);
     state.calibration = c->calibration;
     state.share = c->share;
@@ -547,6 +601,7 @@ void adapt_export(const adapt *a, double *numbers)
     }
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
+        const collection *k = &c->collected;
         const double own[N_PER_CONSUMER] = {(double)c->n_weights,
                                             c->tensor,
                                             c->known,
@@ -557,9 +612,15 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->calibration,
                                             pack(c->limit),
                                             pack(c->measured),
-                                            c->known ? c->seen.gain : 0};
-        for (size_t k = 0; k < N_PER_CONSUMER; k++)
-            *x++ = own[k];
+                                            c->gain,
+                                            k->n,
+                                            k->gain,
+                                            k->allowance,
+                                            k->eb,
+                                            k->measured,
+                                            k->predicted};
+        for (size_t j = 0; j < N_PER_CONSUMER; j++)
+            *x++ = own[j];
     }
 }
 
@@ -593,7 +654,8 @@ static bool consumer_fits(const consumer_state *c, const double *x)
 {
     return x[0] == (double)c->n_weights && x[1] == c->tensor && is_flag(x[2]) && is_flag(x[3]) && is_flag(x[4]) &&
            usable(x[5]) && is_packed(x[6]) && x[7] >= CALIBRATION_MIN && x[7] <= CALIBRATION_MAX && is_packed(x[8]) &&
-           is_packed(x[9]) && usable(x[10]);
+           is_packed(x[9]) && usable(x[10]) && is_whole(x[11]) && usable(x[12]) && usable(x[13]) && usable(x[14]) &&
+           usable(x[15]) && usable(x[16]);
 }
 
 static bool numbers_fit(const adapt *a, const double *x, size_t n)
@@ -611,7 +673,7 @@ static bool numbers_fit(const adapt *a, const double *x, size_t n)
 
 static void import_consumer(consumer_state *c, const double *x)
 {
-    c->pending = c->at_limit = false;
+    c->at_limit = false;
     c->known = x[2] != 0;
     c->limits = x[3] != 0;
     c->calibrated = x[4] != 0;
@@ -620,7 +682,9 @@ static void import_consumer(consumer_state *c, const double *x)
     c->calibration = x[7];
     c->limit = unpack(x[8], INFINITY);
     c->measured = unpack(x[9], NAN);
-    c->seen = (adapt_observation){.gain = x[10]};
+    c->gain = x[10];
+    c->collected =
+        (collection){.n = x[11], .gain = x[12], .allowance = x[13], .eb = x[14], .measured = x[15], .predicted = x[16]};
 }
 
 comet_status adapt_import(adapt *a, const double *numbers, size_t n)

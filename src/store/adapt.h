@@ -11,9 +11,10 @@
  * sigma* = factor * mean|momentum| for each weight. All pass-on consumers together may add the same share of the passed energy
  * (under SIGMA: 1 %).
  *
- * The four phases: adapt_due says whether this step assesses; the caller then reports every consumer (collect); adapt_assess
- * makes targets (gradient assessment) and bounds (activation assessment); the caller compresses with adapt_eb until the next.
- * Measured errors of parameter consumers correct the gain: measured / predicted, smoothed, is the calibration.
+ * The four phases: adapt_due says whether an assessment wants this step; the caller then reports every consumer (collect);
+ * after the last of these steps, adapt_complete, adapt_assess makes targets (gradient assessment) and bounds (activation
+ * assessment) of their means; the caller compresses with adapt_eb until the next. Measured errors of parameter consumers
+ * correct the gain: measured / predicted, smoothed, is the calibration.
  *
  * No allocation after adapt_add_*; nothing here depends on threads or time, so that a run resumed from adapt_export'ed state
  * gives the same bits.
@@ -47,11 +48,13 @@ comet_status adapt_add_tensor(adapt *a, const char *name, uint64_t n_elements, u
 comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer);
 comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer);
 
-/* Is step (from 0) one that assesses? The first ones are close together: the gap is 1, 2, 4, ... until a
- * sixteenth of the window. */
+/* Is step (from 0) one of those that an assessment collects, and is it the last of them? Assessments are close together at
+ * first: the gap is 1, 2, 4, ... until a sixteenth of the window. Each collects over the last quarter of the gap before it, at
+ * most 8 steps. */
 bool adapt_due(const adapt *a, uint64_t step);
+bool adapt_complete(const adapt *a, uint64_t step);
 
-/* What a consumer saw in an assessing step. */
+/* What a consumer saw in such a step. */
 typedef struct adapt_observation {
     double gain;           /* see above; 0: the error does no harm there */
     double gradient_noise; /* parameter: sum over weights of the variance of the mini-batch gradient, see adapt_noise */
@@ -65,8 +68,9 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 /* New bounds from what was observed since the last call; then the next assessment is planned. The gap grows from 1 by doubling
  * to 1/16 of the window, held where any bound moved by more than 2x. From there it is halved where any bound did, or a measured
  * error is above 1.05 sigma*, and doubled up to the window where no bound moved by more than 1.25x and no error is above 0.95
- * sigma*. Consumers not observed, or observed with values that are negative or not finite, keep what they had. The bounds aim
- * at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and ||dY|| may grow until the next assessment. */
+ * sigma*. An error above 1.5 sigma* halves it down to 1/64 of the window. Consumers not observed, or observed with values that
+ * are negative or not finite, keep what they had. The bounds aim at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and
+ * ||dY|| may grow until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
@@ -83,7 +87,7 @@ double adapt_pass_left(const adapt *a, uint32_t consumer);
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {
     double sigma_target, sigma_predicted, sigma_measured;
-    double calibration; /* sigma measured / predicted before correction, smoothed, in [1/4, 4]; 1 at first */
+    double calibration; /* sigma measured / predicted before correction, smoothed, in [1/4, 16]; 1 at first */
     double share;       /* of the rule's budget that best fit gives it; 1: all */
     bool limits;        /* its limit is the tensor's bound; the others have less error than they could bear */
 } adapt_state;
@@ -100,8 +104,8 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most);
  * after n_steps earlier steps with factor beta (docs/theory.md); 0 where n_steps is 0. */
 double adapt_noise(double squared_distance, double beta, uint64_t n_steps);
 
-/* Everything that decides future bounds, as numbers, all finite: for checkpoints, between adapt_assess and the next
- * adapt_observe. The parameters are not in them: a run may go on with others. */
+/* Everything that decides future bounds, as numbers, all finite: for checkpoints, between steps. The parameters are not in
+ * them: a run may go on with others. */
 size_t adapt_n_numbers(const adapt *a);
 void adapt_export(const adapt *a, double *numbers);
 /* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */

@@ -246,7 +246,7 @@ static void choose_coarse(comet_model *m, const op *o)
     a->coarse[o->norm_slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
 }
 
-static comet_status assess_now(comet_model *m, uint64_t step)
+static void observe_all(comet_model *m)
 {
     assessment *a = m->assessment;
     for (uint32_t i = 0; i < m->n_ops; i++) {
@@ -258,12 +258,17 @@ static comet_status assess_now(comet_model *m, uint64_t step)
     }
     for (uint32_t i = 0; i < a->n_passes; i++)
         observe_pass(m, &a->passes[i]);
+    a->n_collected++;
+}
+
+static void assess_now(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
     adapt_assess(a->adapt, step);
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (m->ops[i].pass != NONE && m->ops[i].relu)
             choose_coarse(m, &m->ops[i]);
     a->n_assessments++;
-    return COMET_OK;
 }
 
 comet_status assess_update(comet_model *m, uint64_t step)
@@ -272,7 +277,9 @@ comet_status assess_update(comet_model *m, uint64_t step)
     if (!a)
         return COMET_OK;
     if (a->due)
-        TRY(assess_now(m, step));
+        observe_all(m);
+    if (a->due && adapt_complete(a->adapt, step))
+        assess_now(m, step);
     TRY(choose_levels(m));
     if (!a->due)
         a->step_seconds = comet_now() - a->began;
@@ -337,8 +344,9 @@ void assess_loss(comet_model *m, double loss)
         return;
     count_held(m);
     keep_deviations(m);
-    a->due = a->due && isfinite(loss); /* there will be no gradients */
-    if (!isfinite(loss) || is_spike(a, loss))
+    const bool unsafe = !isfinite(loss) || is_spike(a, loss);
+    a->due = a->due && !unsafe; /* there will be no gradients, or such as tell nothing about the next ones */
+    if (unsafe)
         adapt_retreat(a->adapt, m->step);
     if (isfinite(loss))
         follow_loss(a, loss);

@@ -17,7 +17,7 @@ typedef struct pass_consumer {
 struct assessment {
     adapt *adapt;
     bool due;
-    uint64_t n_assessments;
+    uint64_t n_assessments, n_collected; /* so far; steps that were collected for them */
     double loss_mean, loss_spread; /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen;       /* by consumer */
     pass_consumer *passes;

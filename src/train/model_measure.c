@@ -37,7 +37,7 @@ typedef struct sample_spec {
     uint64_t channels;
 } sample_spec;
 
-/* Channels that follow one another lie together in planes and blocks; each assessment takes the next ones. All of them where
+/* Channels that follow one another lie together in planes and blocks; each time the next ones are taken. All of them where
  * they do not, or where not all meet the same weights. */
 static sample_spec sample_of(const comet_model *m, const op *o)
 {
@@ -48,7 +48,7 @@ static sample_spec sample_of(const comet_model *m, const op *o)
     layout_dims(l, dims);
     sample_spec s = {.n = image, .channels = dims[1]};
     if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0) {
-        const uint64_t n_choices = dims[1] / SAMPLE_CHANNELS, turn = m->assessment ? m->assessment->n_assessments : 0;
+        const uint64_t n_choices = dims[1] / SAMPLE_CHANNELS, turn = m->assessment ? m->assessment->n_collected : 0;
         s.channels = SAMPLE_CHANNELS;
         s.n = image / n_choices;
         s.first = turn % n_choices * s.n;
@@ -103,7 +103,7 @@ static bool has_turn(const comet_model *m, const op *o)
             all += sample_bytes(m, &m->ops[i]);
         }
     const uint64_t turns = max_u64(1, (all + MEASURED_BYTES - 1) / MEASURED_BYTES);
-    return before / MEASURED_BYTES % turns == m->assessment->n_assessments % turns;
+    return before / MEASURED_BYTES % turns == m->assessment->n_collected % turns;
 }
 
 comet_status assess_before(comet_model *m, op *o)

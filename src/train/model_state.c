@@ -9,7 +9,7 @@
 
 #define EXACT_WHOLE 9007199254740992.0 /* whole numbers up to here are exact in a double */
 
-enum { STATE_VERSION = 3, N_STATE_HEAD = 8 };
+enum { STATE_VERSION = 4, N_STATE_HEAD = 9 };
 
 /* ---- for checkpoints ---- */
 
@@ -28,6 +28,7 @@ static void state_head(const comet_model *m, double head[N_STATE_HEAD])
                                           c->sigma > 0 ? c->sigma : c->noise,
                                           comet_store_n_slots(m->store),
                                           (double)a->n_assessments,
+                                          (double)a->n_collected,
                                           (double)a->n_updates,
                                           a->loss_mean,
                                           a->loss_spread};
@@ -63,7 +64,7 @@ static bool state_fits(const comet_model *m, const double *x, size_t n)
     if (n == 0 || n != model_state_n(m))
         return false;
     state_head(m, ours);
-    bool fits = is_count(x[4]) && is_count(x[5]) && is_size(x[6]) && is_size(x[7]);
+    bool fits = is_count(x[4]) && is_count(x[5]) && is_count(x[6]) && is_size(x[7]) && is_size(x[8]);
     for (size_t i = 0; i < 4; i++)
         fits = fits && x[i] == ours[i];
     for (size_t i = 0; i < 2 * (size_t)comet_store_n_slots(m->store); i++)
@@ -80,9 +81,10 @@ comet_status model_state_import(comet_model *m, const double *numbers, size_t n)
     const size_t n_slots = comet_store_n_slots(m->store), n_before = N_STATE_HEAD + 2 * n_slots;
     TRY(adapt_import(a->adapt, numbers + n_before, n - n_before));
     a->n_assessments = (uint64_t)numbers[4];
-    a->n_updates = (uint64_t)numbers[5];
-    a->loss_mean = numbers[6];
-    a->loss_spread = numbers[7];
+    a->n_collected = (uint64_t)numbers[5];
+    a->n_updates = (uint64_t)numbers[6];
+    a->loss_mean = numbers[7];
+    a->loss_spread = numbers[8];
     memcpy(a->deviations, numbers + N_STATE_HEAD, n_slots * sizeof *numbers);
     memcpy(a->coarse, numbers + N_STATE_HEAD + n_slots, n_slots * sizeof *numbers);
     return COMET_OK;
