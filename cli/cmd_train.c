@@ -166,16 +166,6 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0) && !model->compression.spill_folder;
 }
 
-/* Epochs of the run, which --max-steps may end inside one. */
-static double epochs_of(const train_args *args, const comet_train_params *p)
-{
-    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
-    const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
-    const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
-    const double all = (double)args->epochs;
-    return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
-}
-
 static void fill_params(const train_args *args, const session *s, comet_train_params *p)
 {
     comet_train_params_init(p);
@@ -185,8 +175,6 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     fill_model(args, s->net, &p->model);
     comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, s->net));
     p->schedule.warmup_epochs = args->warmup;
-    if (args->schedule == COMET_SCHEDULE_STEP)
-        p->schedule.every = epochs_of(args, p) / 3;
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
     p->no_augment = args->no_augment;
@@ -309,6 +297,23 @@ static cli_exit settle_budget(const train_args *args, comet_train_params *p, tra
     return CLI_OK;
 }
 
+/* Epochs of the run, which --max-steps may end inside one. */
+static double epochs_of(const train_args *args, const comet_train_params *p)
+{
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
+    const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
+    const double all = (double)args->epochs;
+    return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
+}
+
+/* Decays come after each third of the run: of so many epochs, for which the batch must be settled. */
+static void settle_schedule(const train_args *args, comet_train_params *p)
+{
+    if (args->schedule == COMET_SCHEDULE_STEP)
+        p->schedule.every = epochs_of(args, p) / 3;
+}
+
 /* ---- the run ---- */
 
 /* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. */
@@ -389,6 +394,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
         code = settle_budget(args, &params, &report);
+        settle_schedule(args, &params);
     }
     if (code == CLI_OK)
         code = train(args, &params, &report);

@@ -738,7 +738,7 @@ static void test_windows(void **state)
         step = next_assessment(a, consumer, step, plan[i].factor, &noise);
         assert_int_equal(step, plan[i].step);
         /* Let the smoothing settle so that the next factor is the bound's. */
-        noise = adapt_eb(a, tensor) * adapt_eb(a, tensor) / (0.81 * 0.01);
+        noise = adapt_eb(a, tensor) * adapt_eb(a, tensor) / (AIM * AIM * 0.01);
     }
     adapt_destroy(a);
 }
@@ -826,6 +826,29 @@ static void test_retreat(void **state)
     adapt_destroy(a);
 }
 
+/* A retreat in the middle of an assessment forgets what it has collected, and the step itself is not collected. */
+static void test_retreat_while_collecting(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    double noise = 1;
+    uint64_t step = 0;
+    while (step < 100)
+        step = next_assessment(a, consumer, step, 1, &noise);
+    do
+        step++;
+    while (!adapt_due(a, step));
+    assert_false(adapt_complete(a, step));
+    observe(a, consumer, 1, 1e6);
+    adapt_retreat(a, step);
+    assert_false(adapt_due(a, step));
+    assert_true(adapt_due(a, step + 1) && adapt_complete(a, step + 1));
+    observe(a, consumer, 1, 100);
+    adapt_assess(a, step + 1);
+    assert_near(adapt_consumer_state(a, consumer).sigma_target, sqrt(0.01 * 100 / 5), 1e-14);
+    adapt_destroy(a);
+}
+
 /* ---- checkpoints ---- */
 
 enum { N_TWIN = 4 };
@@ -833,7 +856,7 @@ enum { N_TWIN = 4 };
 /* Three tensors with one parameter each, and one that is passed on and that nobody limits otherwise. */
 static adapt *new_twin(void)
 {
-    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 64, true);
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1024, true);
     for (uint32_t i = 0; i < N_TWIN - 1; i++)
         new_parameter(a, new_tensor(a, 100 << i), 10 + i);
     new_pass(a, new_tensor(a, 50));
@@ -848,7 +871,7 @@ static void drive(adapt *a, uint64_t from, uint64_t to)
             continue;
         comet_random r = random_of(5000 + step);
         for (uint32_t i = 0; i < N_TWIN; i++) {
-            adapt_observation seen = seen_of(exp(comet_random_normal(&r)), exp(comet_random_normal(&r)));
+            adapt_observation seen = seen_of(exp(0.3 * comet_random_normal(&r)), 1);
             seen.eb = adapt_eb(a, adapt_consumer_tensor(a, i));
             seen.measured = comet_random_uniform(&r) < 0.3 ? NAN : 2 * seen.gain * seen.eb * seen.eb;
             adapt_observe(a, i, &seen);
@@ -873,21 +896,22 @@ static void assert_same(const adapt *a, const adapt *b)
     free(one);
 }
 
-/* A run that goes on from exported numbers at any time gives the same bits. */
+/* A run that goes on from exported numbers at any time gives the same bits, also in the middle of an assessment. */
 static void test_resume(void **state)
 {
-    static const uint64_t at[] = {0, 1, 2, 3, 17, 100, 333, 510, 511, 512, 513, 514};
-    for (size_t i = 0; i < COUNT_OF(at); i++) {
+    int n_half_way = 0;
+    for (uint64_t at = 0; at < 300; at++) {
         adapt *a = new_twin(), *b = new_twin();
-        drive(a, 0, at[i]);
-        if (at[i] == 100)
-            adapt_retreat(a, 99);
+        drive(a, 0, at);
+        if (at % 10 == 9)
+            adapt_retreat(a, at - 1);
+        n_half_way += at > 0 && adapt_due(a, at - 1);
         double *numbers = need_malloc(adapt_n_numbers(a) * sizeof *numbers);
         adapt_export(a, numbers);
         assert_ok(adapt_import(b, numbers, adapt_n_numbers(a)));
         assert_same(a, b);
-        drive(a, at[i], 1000);
-        drive(b, at[i], 1000);
+        drive(a, at, 500);
+        drive(b, at, 500);
         assert_same(a, b);
         for (uint32_t k = 0; k < N_TWIN - 1; k++)
             assert_true(adapt_consumer_state(a, k).share == adapt_consumer_state(b, k).share);
@@ -895,6 +919,7 @@ static void test_resume(void **state)
         adapt_destroy(a);
         adapt_destroy(b);
     }
+    assert_true(n_half_way > 10);
 }
 
 /* Numbers of another net, of another version or damaged are refused, and nothing changes. */
@@ -973,6 +998,7 @@ int main(void)
         cmocka_unit_test(test_collecting_steps),
         cmocka_unit_test(test_window_of_one),
         cmocka_unit_test(test_retreat),
+        cmocka_unit_test(test_retreat_while_collecting),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_foreign_numbers),
         cmocka_unit_test(test_choose_levels),

@@ -233,6 +233,30 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
+/* Consumers without weights have lines too: what SiLU and the products of squeeze-and-excitation read. */
+static void test_lines_of_passes(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("efficientnet_b0", 32);
+    const comet_model_params p = compress_params(2, COMET_COMPRESS_FAST);
+    trial t = trial_make(net, &p);
+    for (uint32_t i = 0; i < 2; i++) {
+        trial_gradients(&t, i);
+        assert_int_equal(comet_model_update(t.model, 0.001, i), COMET_OK);
+    }
+    comet_assessment_line line;
+    size_t n_silu = 0, n_factors = 0;
+    for (size_t i = 0; comet_model_assessment_line(t.model, i, &line); i++) {
+        const bool silu = strcmp(line.what, "silu input") == 0, factor = strcmp(line.what, "factor") == 0;
+        n_silu += silu;
+        n_factors += factor;
+        assert_true(line.layer && line.level && (!(silu || factor) || (isnan(line.sigma_target) && line.bytes_raw > 0)));
+    }
+    assert_true(n_silu > 10 && n_factors > 10);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 /* Losses of small batches that differ by much withdraw no bounds; one that leaves them all behind does. */
 static void test_spikes(void **state)
 {
@@ -319,17 +343,12 @@ static void test_nan_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless_is_off),
-        cmocka_unit_test(test_lossless_is_off_for_operators),
-        cmocka_unit_test(test_forward_is_exact),
-        cmocka_unit_test(test_parts_add_up),
-        cmocka_unit_test(test_parts_of_coded_inputs),
-        cmocka_unit_test(test_bounds_adapt),
-        cmocka_unit_test(test_spikes),
-        cmocka_unit_test(test_input_of_norm_is_kept),
-        cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_fused_update),
-        cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_lossless_is_off),       cmocka_unit_test(test_lossless_is_off_for_operators),
+        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_of_coded_inputs), cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_lines_of_passes),       cmocka_unit_test(test_spikes),
+        cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

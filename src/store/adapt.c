@@ -35,7 +35,7 @@ static const double SIGMA_PASS_SHARE = 0.01;
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 3, N_HEAD = 6, N_PER_TENSOR = 3, N_PER_CONSUMER = 17 };
+enum { VERSION = 3, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 17 };
 
 typedef struct tensor_state {
     const char *name;
@@ -48,8 +48,8 @@ typedef struct tensor_state {
 typedef struct collection {
     double n, gain;
     double allowance;           /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
-    double eb;                  /* the least */
     double measured, predicted; /* squared errors, over the steps in which they were measured */
+    double eb;                  /* the least in these */
 } collection;
 
 typedef struct consumer_state {
@@ -75,9 +75,9 @@ struct adapt {
     tensor_state *tensors;
     consumer_state *consumers;
     uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
-    uint64_t next; /* step of the next assessment */
-    uint64_t gap;  /* steps to the one after */
-    bool assessed; /* bounds are in force */
+    uint64_t first, next; /* of the steps that the next assessment collects, the first and the last */
+    uint64_t gap;         /* steps to the one after */
+    bool assessed;        /* bounds are in force */
 };
 
 /* ---- create ---- */
@@ -93,7 +93,7 @@ comet_status adapt_create(adapt **out, const adapt_params *params)
     if (!a)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for the adaptive bound");
     a->params = *params;
-    a->next = 1;
+    a->first = a->next = 1;
     a->gap = 1;
     *out = a;
     return COMET_OK;
@@ -252,7 +252,7 @@ static void share_out(adapt *a)
 
 bool adapt_due(const adapt *a, uint64_t step)
 {
-    return step + clamp_u64(a->gap / 4, 1, MOST_COLLECTED) > a->next;
+    return step >= a->first;
 }
 
 bool adapt_complete(const adapt *a, uint64_t step)
@@ -277,11 +277,11 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
                  predicted = seen->gain * seen->eb * seen->eb;
     if (!usable(seen->gain) || !usable(allowance) || !usable(predicted))
         return;
-    k->eb = k->n > 0 ? fmin(k->eb, seen->eb) : seen->eb;
     k->n++;
     k->gain += seen->gain;
     k->allowance += allowance;
     if (predicted > 0 && usable(seen->measured)) {
+        k->eb = k->predicted > 0 ? fmin(k->eb, seen->eb) : seen->eb;
         k->measured += seen->measured;
         k->predicted += predicted;
     }
@@ -436,6 +436,7 @@ static void plan_next(adapt *a, uint64_t step, double moved)
     else if (moved <= DRIFT && !(largest > FRESH))
         a->gap = twice(a->gap, a->params.window);
     a->next = step + a->gap;
+    a->first = a->next + 1 - clamp_u64(a->gap / 4, 1, MOST_COLLECTED);
 }
 
 /* A few mini-batches say little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale.
@@ -475,7 +476,7 @@ void adapt_retreat(adapt *a, uint64_t step)
         c->allowed = c->measured = NAN;
     }
     a->assessed = false;
-    a->next = step + 1;
+    a->first = a->next = step + 1;
     if (a->gap > window_part(a, 16))
         a->gap = window_part(a, 16);
 }
@@ -590,7 +591,8 @@ size_t adapt_n_numbers(const adapt *a)
 void adapt_export(const adapt *a, double *numbers)
 {
     double *x = numbers;
-    const double head[N_HEAD] = {VERSION, a->n_tensors, a->n_consumers, (double)a->next, (double)a->gap, a->assessed};
+    const double head[N_HEAD] = {VERSION,         a->n_tensors,   a->n_consumers, (double)a->first,
+                                 (double)a->next, (double)a->gap, a->assessed};
     for (size_t i = 0; i < N_HEAD; i++)
         *x++ = head[i];
     for (uint32_t i = 0; i < a->n_tensors; i++) {
@@ -641,8 +643,8 @@ static bool is_packed(double x)
 
 static bool head_fits(const adapt *a, const double *x)
 {
-    return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) && x[4] >= 1 &&
-           is_flag(x[5]);
+    return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) &&
+           is_whole(x[5]) && x[5] >= 1 && is_flag(x[6]);
 }
 
 static bool tensor_fits(const tensor_state *t, const double *x)
@@ -693,10 +695,11 @@ comet_status adapt_import(adapt *a, const double *numbers, size_t n)
     if (!numbers_fit(a, x, n))
         return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of %u adaptive bounds with %u consumers", n,
                           a->n_tensors, a->n_consumers);
-    a->next = (uint64_t)x[3];
+    a->first = (uint64_t)x[3];
+    a->next = (uint64_t)x[4];
     /* A run may go on with another window. */
-    a->gap = x[4] < a->params.window ? (uint64_t)x[4] : a->params.window;
-    a->assessed = x[5] != 0;
+    a->gap = x[5] < a->params.window ? (uint64_t)x[5] : a->params.window;
+    a->assessed = x[6] != 0;
     x += N_HEAD;
     for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR) {
         a->tensors[i].eb = unpack(x[1], INFINITY);

@@ -105,7 +105,7 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most);
 double adapt_noise(double squared_distance, double beta, uint64_t n_steps);
 
 /* Everything that decides future bounds, as numbers, all finite: for checkpoints, between steps. The parameters are not in
- * them: a run may go on with others. */
+ * them: a run may go on with another share and window, not with another rule. */
 size_t adapt_n_numbers(const adapt *a);
 void adapt_export(const adapt *a, double *numbers);
 /* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */

@@ -6,7 +6,7 @@
  *   DIR/previous.safetensors   the one before, used where the newest is damaged
  *   DIR/best.safetensors       weights and statistics with the best top-1
  *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
- *   DIR/state.json             the state again, for people; never read
+ *   DIR/state.json             the state again, for people; never read here
  *
  * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is all
  * there is of data order and random state. Written after an update only: gradients under way are never part of it.

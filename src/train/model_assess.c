@@ -105,7 +105,8 @@ static comet_status allocate(comet_model *m)
     a->deviations = calloc(n_slots + 1, sizeof *a->deviations);
     a->cut_gains = calloc(n_slots + 1, sizeof *a->cut_gains);
     a->coarse = calloc(n_slots + 1, sizeof *a->coarse);
-    return a->seen && a->dense && a->deviations && a->cut_gains && a->coarse
+    a->clocks = calloc(n_slots + 1, sizeof *a->clocks);
+    return a->seen && a->dense && a->deviations && a->cut_gains && a->coarse && a->clocks
                ? COMET_OK
                : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
 }
@@ -147,6 +148,7 @@ void assess_destroy(comet_model *m)
     free(a->deviations);
     free(a->cut_gains);
     free(a->coarse);
+    free(a->clocks);
     free(a->dense);
     free(a);
     m->assessment = NULL;
@@ -241,6 +243,8 @@ static void choose_coarse(comet_model *m, const op *o)
     assessment *a = m->assessment;
     const double eb = adapt_eb(a->adapt, o->norm_tensor), left = adapt_pass_left(a->adapt, o->pass),
                  harm = a->cut_gains[o->norm_slot] * eb * eb, last = a->coarse[o->norm_slot];
+    if (isnan(harm))
+        return;
     double coarse = harm > 0 ? sqrt(1 + left / harm) : COARSEST;
     coarse = coarse < COARSEST ? coarse : COARSEST;
     a->coarse[o->norm_slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
@@ -278,7 +282,8 @@ comet_status assess_update(comet_model *m, uint64_t step)
         return COMET_OK;
     if (a->due)
         observe_all(m);
-    if (a->due && adapt_complete(a->adapt, step))
+    a->complete = a->due && adapt_complete(a->adapt, step);
+    if (a->complete)
         assess_now(m, step);
     TRY(choose_levels(m));
     if (!a->due)

@@ -14,18 +14,26 @@ typedef struct pass_consumer {
     comet_op op;
 } pass_consumer;
 
+/* What the store had counted for a slot when its level was last changed. */
+typedef struct level_clock {
+    double seconds;
+    uint64_t n_puts;
+} level_clock;
+
 struct assessment {
     adapt *adapt;
-    bool due;
-    uint64_t n_assessments, n_collected; /* so far; steps that were collected for them */
-    double loss_mean, loss_spread; /* of the last steps; spread: mean absolute deviation */
-    adapt_observation *seen;       /* by consumer */
+    bool due, complete;                  /* this step is collected; and bounds were assessed with it */
+    uint64_t n_assessments, n_collected; /* so far; steps collected for them */
+    double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
+    adapt_observation *seen;             /* by consumer */
     pass_consumer *passes;
     uint32_t n_passes;
     double *deviations; /* by slot: of what was put last; 0: not known */
-    double *cut_gains;  /* by slot of a batch norm: part of its pass-on gain at most that is of what the relu cut off */
+    double *cut_gains;  /* by slot of a batch norm: part of its pass-on gain at most that is of what the relu cut off; NaN:
+                           unknown */
     double *coarse;     /* likewise: how much more coarsely that is stored; at least 1, or 0 before it is known */
     bool *dense;        /* by slot: mode auto */
+    level_clock *clocks;
     bool chosen;        /* `dense` is; not after a resume */
     uint64_t n_updates; /* that a hidden momentum has seen */
     uint64_t n_nonzero; /* of the input at hand, in its parts so far */

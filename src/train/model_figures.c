@@ -40,26 +40,34 @@ static const char *predictor_name(uint32_t predictor)
     return predictor < sizeof names / sizeof names[0] ? names[predictor] : "?";
 }
 
+/* About what `slot` holds for a consumer; `coarse`: how much more coarsely what a relu cut off is held. */
+static comet_assessment_line line_about(const comet_model *m, comet_slot slot, uint32_t consumer, double coarse)
+{
+    const adapt *a = m->assessment->adapt;
+    const adapt_state s = adapt_consumer_state(a, consumer);
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    comet_store_slot_report(m->store, slot, &r);
+    return (comet_assessment_line){.layer = adapt_consumer_name(a, consumer),
+                                   .eb = r.eb,
+                                   .eb_cut = r.eb * coarse,
+                                   .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
+                                   .sigma_target = s.sigma_target,
+                                   .sigma_measured = s.sigma_measured,
+                                   .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
+                                   .predictor = predictor_name(r.predictor),
+                                   .bytes_raw = r.bytes_raw,
+                                   .bytes = r.bytes_held};
+}
+
+/* Of an op with weights. */
 static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
 {
     const bool norm = o->norm_slot != COMET_NO_SLOT;
     const op *reader = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* of the tensor that the line is about */
     const comet_slot slot = norm ? o->norm_slot : value_slot(m, reader->inputs[0]);
-    const adapt_state s = adapt_consumer_state(m->assessment->adapt, o->consumer);
-    comet_slot_report r;
-    comet_slot_report_init(&r);
-    comet_store_slot_report(m->store, slot, &r);
-    *line = (comet_assessment_line){.layer = o->layer->name,
-                                    .what = norm ? "bn output" : reader->type->kept_as,
-                                    .eb = r.eb,
-                                    .eb_cut = r.eb * (norm ? (double)o->norm_coarse : 1),
-                                    .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
-                                    .sigma_target = s.sigma_target,
-                                    .sigma_measured = s.sigma_measured,
-                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
-                                    .predictor = predictor_name(r.predictor),
-                                    .bytes_raw = r.bytes_raw,
-                                    .bytes = r.bytes_held};
+    *line = line_about(m, slot, o->consumer, norm ? (double)o->norm_coarse : 1);
+    line->what = norm ? "bn output" : reader->type->kept_as;
 }
 
 bool comet_model_assessment_line(const comet_model *m, size_t index, comet_assessment_line *line)
@@ -70,5 +78,10 @@ bool comet_model_assessment_line(const comet_model *m, size_t index, comet_asses
             fill_line(m, &m->ops[k], line);
             return true;
         }
-    return false;
+    if (!m->assessment || index - i >= m->assessment->n_passes)
+        return false;
+    const pass_consumer *p = &m->assessment->passes[index - i];
+    *line = line_about(m, value_slot(m, p->value), p->consumer, 1);
+    line->what = op_type_of(p->op)->kept_as;
+    return true;
 }

@@ -112,7 +112,7 @@ struct op {
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
     delivery deliveries[COMET_MAX_INPUTS];
     uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
-    float *sample;           /* assessing: the first images of its input, as they were */
+    float *sample;           /* assessing: some channels of the first images of its input, as they were */
 };
 
 typedef enum run_mode {

@@ -37,9 +37,9 @@ typedef struct sample_spec {
     uint64_t channels;
 } sample_spec;
 
-/* Channels that follow one another lie together in planes and blocks; each time the next ones are taken. All of them where
- * they do not, or where not all meet the same weights. */
-static sample_spec sample_of(const comet_model *m, const op *o)
+/* Channels that follow one another lie together in planes and blocks, some of which make a sample: the `turn`th ones. All of
+ * them where they do not, or where not all meet the same weights. */
+static sample_spec sample_in_turn(const comet_model *m, const op *o, uint64_t turn)
 {
     const layout *l = m->values[o->inputs[0]].layout;
     uint64_t dims[5] = {0}, block = 1;
@@ -48,7 +48,7 @@ static sample_spec sample_of(const comet_model *m, const op *o)
     layout_dims(l, dims);
     sample_spec s = {.n = image, .channels = dims[1]};
     if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0) {
-        const uint64_t n_choices = dims[1] / SAMPLE_CHANNELS, turn = m->assessment ? m->assessment->n_collected : 0;
+        const uint64_t n_choices = dims[1] / SAMPLE_CHANNELS;
         s.channels = SAMPLE_CHANNELS;
         s.n = image / n_choices;
         s.first = turn % n_choices * s.n;
@@ -67,8 +67,23 @@ static uint64_t input_channels(const comet_model *m, const op *o)
 
 static uint64_t sample_bytes(const comet_model *m, const op *o)
 {
-    const sample_spec s = sample_of(m, o);
+    const sample_spec s = sample_in_turn(m, o, 0);
     return s.n_images * s.n * sizeof(float);
+}
+
+/* Steps until each convolution was measured, as many at once as MEASURED_BYTES allow. */
+static uint64_t count_turns(const comet_model *m)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        all += is_measured(m, &m->ops[i]) ? sample_bytes(m, &m->ops[i]) : 0;
+    return max_u64(1, (all + MEASURED_BYTES - 1) / MEASURED_BYTES);
+}
+
+/* Each turn of a convolution takes the next channels. */
+static sample_spec sample_of(const comet_model *m, const op *o)
+{
+    return sample_in_turn(m, o, m->assessment->n_collected / count_turns(m));
 }
 
 /* Samples of the turn that has most, and the gradient of the layer at hand. */
@@ -90,19 +105,15 @@ uint64_t assess_bytes(const comet_model *m)
     return most + largest;
 }
 
-/* Convolutions take turns, as many at once as MEASURED_BYTES allow; not in the first assessment, when bounds are far from what
- * they will be and coded tensors take the most memory. */
+/* Not in the first assessment, when bounds are far from what they will be and coded tensors take the most memory. */
 static bool has_turn(const comet_model *m, const op *o)
 {
-    uint64_t before = 0, all = 0;
+    const uint64_t turns = count_turns(m);
+    uint64_t before = 0;
     if (m->assessment->n_assessments == 0)
         return false;
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        if (is_measured(m, &m->ops[i])) {
-            before += i < o->index ? sample_bytes(m, &m->ops[i]) : 0;
-            all += sample_bytes(m, &m->ops[i]);
-        }
-    const uint64_t turns = max_u64(1, (all + MEASURED_BYTES - 1) / MEASURED_BYTES);
+    for (uint32_t i = 0; i < o->index; i++)
+        before += is_measured(m, &m->ops[i]) ? sample_bytes(m, &m->ops[i]) : 0;
     return before / MEASURED_BYTES % turns == m->assessment->n_collected % turns;
 }
 
@@ -245,18 +256,24 @@ comet_status assess_weighted(comet_model *m, op *o, uint32_t part)
     return COMET_OK;
 }
 
+/* Of the gradient passed on, for an error of bound 1; NaN where something is let into a gradient that is nothing, or not
+ * finite. */
+static double share_of_energy(double harmful, const norm_harm *harm)
+{
+    return harm->energy > 0 ? harmful / harm->energy / 3 : harmful == 0 ? 0 : NAN;
+}
+
 static void observe_norm(comet_model *m, const op *o, const norm_harm *harm, double eb)
 {
     adapt_observation *seen = m->assessment->seen;
     seen[o->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
-    seen[o->pass] =
-        (adapt_observation){.gain = harm->energy > 0 ? harm->passed / harm->energy / 3 : 0, .measured = NAN, .eb = eb};
+    seen[o->pass] = (adapt_observation){.gain = share_of_energy(harm->passed, harm), .measured = NAN, .eb = eb};
 }
 
 void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
 {
     observe_norm(m, o, harm, slot_eb(m, o->norm_slot));
-    m->assessment->cut_gains[o->norm_slot] = harm->energy > 0 ? harm->cut / harm->energy / 3 : 0;
+    m->assessment->cut_gains[o->norm_slot] = share_of_energy(harm->cut, harm);
 }
 
 /* ---- a batch norm folded into its convolution ---- */

@@ -104,6 +104,15 @@ static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot
     return comet_store_set_policy(m->store, slot, &p);
 }
 
+/* What a step does not show is not known, rather than as before. */
+static void forget_observations(assessment *a, uint32_t n_slots)
+{
+    for (uint32_t i = 0; i < adapt_n_consumers(a->adapt); i++)
+        a->seen[i].gain = NAN;
+    for (uint32_t s = 0; s < n_slots; s++)
+        a->cut_gains[s] = NAN;
+}
+
 comet_status assess_set_policies(comet_model *m)
 {
     assessment *a = m->assessment;
@@ -111,6 +120,7 @@ comet_status assess_set_policies(comet_model *m)
     if (a) {
         a->began = comet_now();
         a->due = m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+        forget_observations(a, comet_store_n_slots(m->store));
     }
     if (!m->coded)
         return COMET_OK;
@@ -141,7 +151,25 @@ static bool levels_are_due(const comet_model *m)
 {
     const assessment *a = m->assessment;
     return m->params.compression.mode == COMET_COMPRESS_AUTO && a->n_assessments > 0 && a->step_seconds > 0 &&
-           (a->due || !a->chosen);
+           (a->complete || !a->chosen);
+}
+
+/* Since the level was last changed. */
+static double seconds_a_put(const level_clock *c, const comet_slot_report *r)
+{
+    return (r->seconds_put + r->seconds_take - c->seconds) / (double)(r->n_puts - c->n_puts);
+}
+
+static void set_level(comet_model *m, comet_slot slot, bool dense)
+{
+    assessment *a = m->assessment;
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    if (a->chosen && a->dense[slot] == dense)
+        return;
+    a->dense[slot] = dense;
+    if (comet_store_slot_report(m->store, slot, &r) == COMET_OK)
+        a->clocks[slot] = (level_clock){.seconds = r.seconds_put + r.seconds_take, .n_puts = r.n_puts};
 }
 
 /* The cheapest levels within the budget of time. What the other level would give is guessed from the one in use. */
@@ -158,9 +186,9 @@ comet_status choose_levels(comet_model *m)
     for (comet_slot s = 0; s < n; s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);
-        if (comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_puts == 0 || !(r.eb > 0))
+        if (comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_puts == a->clocks[s].n_puts || !(r.eb > 0))
             continue;
-        const double seconds = (r.seconds_put + r.seconds_take) / (double)r.n_puts;
+        const double seconds = seconds_a_put(&a->clocks[s], &r);
         const bool dense = r.level == COMET_LEVEL_DENSE;
         choices[s].bytes[dense] = (double)r.bytes_held;
         choices[s].bytes[!dense] = (double)r.bytes_held * (dense ? smaller : 1 / smaller);
@@ -169,7 +197,7 @@ comet_status choose_levels(comet_model *m)
     }
     adapt_choose_levels(choices, n, m->params.compression.overhead * a->step_seconds * m->params.n_threads);
     for (comet_slot s = 0; s < n; s++)
-        a->dense[s] = choices[s].dense;
+        set_level(m, s, choices[s].dense);
     a->chosen = true;
     free(choices);
     return COMET_OK;
