@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,6 +80,14 @@ static char *read_pipe(int fd)
     return text;
 }
 
+/* A child whose parent is gone has nobody to work for. */
+static void end_with_parent(pid_t parent)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) /* it ended before that */
+        _exit(CLI_FAILED);
+}
+
 static void become(command *c, const int ends[2])
 {
     dup2(ends[1], STDOUT_FILENO);
@@ -106,9 +115,11 @@ cli_exit command_run(command *c, const char *what, char **output)
     fflush(stdout);
     if (pipe(ends) != 0)
         return fail_errno(CLI_FAILED, errno, what);
-    const pid_t child = fork();
-    if (child == 0)
+    const pid_t self = getpid(), child = fork();
+    if (child == 0) {
+        end_with_parent(self);
         become(c, ends);
+    }
     close(ends[1]);
     char *text = child > 0 ? read_pipe(ends[0]) : NULL;
     close(ends[0]);
@@ -153,8 +164,9 @@ cli_exit run_apart(cli_exit (*work)(void *data), void *data, size_t bytes)
     fflush(NULL);
     if (pipe(ends) != 0)
         return fail_errno(CLI_FAILED, errno, what);
-    const pid_t child = fork();
+    const pid_t self = getpid(), child = fork();
     if (child == 0) {
+        end_with_parent(self);
         close(ends[0]);
         const cli_exit code = work(data);
         _exit(code == CLI_OK && !write_all(ends[1], data, bytes) ? CLI_FAILED : (int)code);

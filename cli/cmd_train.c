@@ -163,7 +163,7 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
         model->optimiser.weight_decay = (float)args->weight_decay;
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
     /* A step that may fail half way, on a full disk, must leave the weights as they were. */
-    model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0) && !model->compression.spill_folder;
+    model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
 }
 
 static void fill_params(const train_args *args, const session *s, comet_train_params *p)
@@ -211,6 +211,8 @@ static cli_exit check_dump(const train_args *args)
 {
     if (!args->dump)
         return CLI_OK;
+    if (args->max_steps > 0 && args->dump_step > args->max_steps)
+        return fail(CLI_USAGE, "--dump-step %" PRIu64 " is beyond --max-steps %" PRIu64, args->dump_step, args->max_steps);
     if (mkdir(args->dump, 0777) == 0)
         return CLI_OK;
     if (errno != EEXIST)
@@ -289,10 +291,11 @@ static cli_exit settle_budget(const train_args *args, comet_train_params *p, tra
     if (!args->budget.batch.automatic || args->rate >= 0)
         return CLI_OK;
     const uint32_t usual = usual_batch(p->net);
-    p->schedule.rate *= budget_rate_factor(args->optimiser, p->model.batch, usual);
-    snprintf(text, sizeof text, "rate %.4g for batch %u: %s, at most 4 times that of batch %u", p->schedule.rate,
-             (unsigned)p->model.batch, args->optimiser == COMET_OPTIMISER_ADAMW ? "as the root of the batch" : "as the batch",
-             (unsigned)usual);
+    const double rate = p->schedule.rate, factor = budget_rate_factor(args->optimiser, p->model.batch, usual);
+    p->schedule.rate = rate * factor;
+    snprintf(text, sizeof text, "rate %.4g: the usual %.4g of batch %u times %.3g, %s %u / %u, at most 4", p->schedule.rate,
+             rate, (unsigned)usual, factor, args->optimiser == COMET_OPTIMISER_ADAMW ? "the root of" : "as",
+             (unsigned)p->model.batch, (unsigned)usual);
     train_report_note(report, text);
     return CLI_OK;
 }

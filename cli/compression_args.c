@@ -61,7 +61,7 @@ bool set_percent(void *target, const char *text, reason *why)
     if (!parse_share(text, &value, why))
         return false;
     if (value <= 0)
-        return reason_set(why, "no error at all is --compress lossless; give a share above 0, such as 1%%");
+        return reason_set(why, "no error at all is --compress lossless; give more than 0");
     *(double *)target = value;
     return true;
 }

@@ -65,7 +65,7 @@ typedef struct budget {
     comet_compress_mode mode;
     uint32_t batch;
     memory_forecast forecast;
-    uint64_t spill_above;
+    uint64_t spill_above, spilling_peak; /* the latter with all that is coded on disk */
     bool fits, spills;
 } budget;
 
@@ -80,8 +80,8 @@ static cli_exit choose_batch(budget *b)
     return code;
 }
 
-/* The first that fits; if none does, the one that takes least, and that can be spilled where that is allowed. */
-static cli_exit choose_mode(budget *b, bool may_spill)
+/* The first that fits; if none does, the one that takes least. */
+static cli_exit choose_mode(budget *b)
 {
     for (size_t i = 0; i < b->n_ladder && !b->fits; i++) {
         memory_forecast forecast;
@@ -89,9 +89,7 @@ static cli_exit choose_mode(budget *b, bool may_spill)
         if (code != CLI_OK)
             return code;
         b->fits = forecast.peak <= b->usable;
-        const bool considered = b->fits || !may_spill || b->ladder[i] != COMET_COMPRESS_OFF;
-        const bool replaces = forecast.peak < b->forecast.peak || (may_spill && b->mode == COMET_COMPRESS_OFF);
-        if (i == 0 || (considered && replaces)) {
+        if (i == 0 || forecast.peak < b->forecast.peak) {
             b->mode = b->ladder[i];
             b->forecast = forecast;
         }
@@ -99,24 +97,28 @@ static cli_exit choose_mode(budget *b, bool may_spill)
     return CLI_OK;
 }
 
-/* Everything else stays in memory; coded activations get what is left, found by halves. Where all fits it is a net to fall
- * into. */
+/* What is coded, as small as possible, is what is spilled. */
+static comet_compress_mode spilling_mode(const budget *b)
+{
+    return b->ladder[0] == COMET_COMPRESS_LOSSLESS ? COMET_COMPRESS_LOSSLESS : COMET_COMPRESS_DENSE;
+}
+
+/* Everything else stays in memory; coded activations get what is left, found by halves. */
 static cli_exit choose_spill(budget *b)
 {
     enum { HALVES = 6 };
-    const uint64_t saved = b->forecast.model.saved;
-    uint64_t low = 0, high = saved, peak = 0;
-    if (b->mode == COMET_COMPRESS_OFF)
-        return CLI_OK;
-    if (b->fits) {
-        b->spill_above = saved + (b->usable - b->forecast.peak);
-        return CLI_OK;
-    }
-    cli_exit code = forecast_spilling(&b->f, b->mode, b->batch, 0, &peak);
-    b->spills = code == CLI_OK && peak <= b->usable;
-    for (int i = 0; i < HALVES && b->spills && code == CLI_OK; i++) {
+    const comet_compress_mode mode = spilling_mode(b);
+    memory_forecast forecast;
+    cli_exit code = forecast_memory(&b->f, mode, b->batch, &forecast);
+    if (code == CLI_OK)
+        code = forecast_spilling(&b->f, mode, b->batch, 0, &b->spilling_peak);
+    b->spills = code == CLI_OK && b->spilling_peak <= b->usable;
+    if (!b->spills)
+        return code;
+    uint64_t low = 0, high = forecast.model.saved, peak = 0;
+    for (int i = 0; i < HALVES && code == CLI_OK; i++) {
         const uint64_t middle = low + (high - low) / 2;
-        code = forecast_spilling(&b->f, b->mode, b->batch, middle, &peak);
+        code = forecast_spilling(&b->f, mode, b->batch, middle, &peak);
         *(peak <= b->usable ? &low : &high) = middle;
     }
     b->spill_above = low;
@@ -126,33 +128,36 @@ static cli_exit choose_spill(budget *b)
 static cli_exit refuse(budget *b, bool may_spill)
 {
     char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
-    uint64_t least = b->forecast.peak;
     uint32_t batch = 0;
     cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
-    if (code == CLI_OK && b->mode != COMET_COMPRESS_OFF)
-        code = forecast_spilling(&b->f, b->mode, b->batch, 0, &least);
+    if (code == CLI_OK && !may_spill)
+        code = choose_spill(b); /* would it do? */
     if (code != CLI_OK)
         return code;
-    const uint64_t wanted = (uint64_t)((double)(may_spill ? least : b->forecast.peak) / (1 - MEMORY_RESERVE));
-    const bool disk_would_do = !may_spill && least <= b->usable;
+    const bool disk_is_less = may_spill && b->spilling_peak < b->forecast.peak;
+    const uint64_t wanted = (uint64_t)((double)(disk_is_less ? b->spilling_peak : b->forecast.peak) / (1 - MEMORY_RESERVE));
     if (batch > 0)
         snprintf(fitting, sizeof fitting, "; batch %" PRIu32 " would fit", batch);
     else
         snprintf(fitting, sizeof fitting, "; no batch would fit");
-    return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s needs %s, with 5 %% kept free; %s are allowed%s%s",
-                b->batch, mode_name(b->mode), size_text(wanted, need), size_text(b->bytes, has), fitting,
-                disk_would_do ? "; --spill DIR would do on a disk" : "");
+    return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s%s needs %s, with 5 %% kept free; %s are allowed%s%s",
+                b->batch, mode_name(disk_is_less ? spilling_mode(b) : b->mode), disk_is_less ? " and a disk" : "",
+                size_text(wanted, need), size_text(b->bytes, has), fitting,
+                b->spills ? "; --spill DIR would do on a disk" : "");
 }
 
-static void describe(const budget *b, bool automatic, char text[BUDGET_TEXT_BYTES])
+static void describe(const budget *b, const budget_args *args, const compression_args *compression,
+                     char text[BUDGET_TEXT_BYTES])
 {
     char peak[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], spill[80] = "", size[SIZE_TEXT_BYTES];
     if (b->spills)
         snprintf(spill, sizeof spill, ", %s of activations in memory and the rest spilled", size_text(b->spill_above, size));
+    else if (compression->spill)
+        snprintf(spill, sizeof spill, ", nothing need be spilled");
     snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
-             b->batch, automatic ? " (chosen)" : "", mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
-             b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "", size_text(b->spills ? b->usable : b->forecast.peak, peak),
-             size_text(b->bytes, all));
+             b->batch, args->batch.automatic ? " (chosen)" : "", mode_name(b->mode),
+             b->mode != b->ladder[0] ? " instead of " : "", b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "",
+             size_text(b->spills ? b->usable : b->forecast.peak, peak), size_text(b->bytes, all));
     strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);
 }
 
@@ -187,21 +192,24 @@ static cli_exit settle(void *data)
     if (code == CLI_OK && s->args->batch.automatic)
         code = choose_batch(&b);
     if (code == CLI_OK)
-        code = choose_mode(&b, s->compression->spill != NULL);
+        code = choose_mode(&b);
     if (code != CLI_OK)
         return code;
-    if (s->compression->spill)
+    if (s->compression->spill && !b.fits)
         code = choose_spill(&b);
     if (code != CLI_OK)
         return code;
     if (!b.fits && !b.spills)
         return refuse(&b, s->compression->spill != NULL);
+    b.mode = b.spills ? spilling_mode(&b) : b.mode;
     s->p.model.batch = b.batch;
     forecast_settle(&b.f, b.mode, &s->p.model.compression);
     s->p.model.compression.spill_above = b.spill_above;
-    if (b.mode == COMET_COMPRESS_OFF)
-        s->p.model.compression.spill_folder = NULL; /* only what is coded is spilled */
-    describe(&b, s->args->batch.automatic, s->text);
+    if (b.spills)
+        s->p.model.fused_update = false; /* a disk may fail half way through a step */
+    else
+        s->p.model.compression.spill_folder = NULL;
+    describe(&b, s->args, s->compression, s->text);
     return CLI_OK;
 }
 

@@ -552,7 +552,11 @@ static comet_status resume(trainer *t, checkpoint_found *found)
     t->saved_step = t->state.step;
     if (*found == CHECKPOINT_PREVIOUS)
         note(t, "the newest checkpoint cannot be used (%s); going on from the one before", why);
-    note(t, "going on from %s at step %" PRIu64 " of %" PRIu64, t->p->out, t->state.step, t->n_steps);
+    if (t->state.step < t->n_steps)
+        note(t, "going on from %s at step %" PRIu64 " of %" PRIu64, t->p->out, t->state.step, t->n_steps);
+    else
+        note(t, "the run in %s is finished, %" PRIu64 " steps were to be done and %" PRIu64 " are", t->p->out, t->n_steps,
+             t->state.step);
     if (changed[0] != '\0')
         note(t, "not as before: %s; the results are not those of a run that was never interrupted", changed);
     return COMET_OK;
