@@ -233,6 +233,14 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
+static void trial_steps(trial *t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        trial_gradients(t, i);
+        assert_int_equal(comet_model_update(t->model, 0.001, i), COMET_OK);
+    }
+}
+
 /* Consumers without weights have lines too: what SiLU and the products of squeeze-and-excitation read. */
 static void test_lines_of_passes(void **state)
 {
@@ -240,10 +248,7 @@ static void test_lines_of_passes(void **state)
     comet_net *net = zoo_net("efficientnet_b0", 32);
     const comet_model_params p = compress_params(2, COMET_COMPRESS_FAST);
     trial t = trial_make(net, &p);
-    for (uint32_t i = 0; i < 2; i++) {
-        trial_gradients(&t, i);
-        assert_int_equal(comet_model_update(t.model, 0.001, i), COMET_OK);
-    }
+    trial_steps(&t, 2);
     comet_assessment_line line;
     size_t n_silu = 0, n_factors = 0;
     for (size_t i = 0; comet_model_assessment_line(t.model, i, &line); i++) {
@@ -264,10 +269,7 @@ static void test_spikes(void **state)
     comet_net *net = zoo_net("cnn28", 28);
     const comet_model_params p = compress_params(8, COMET_COMPRESS_FAST);
     trial t = trial_make(net, &p);
-    for (uint32_t i = 0; i < 3; i++) {
-        trial_gradients(&t, i);
-        assert_int_equal(comet_model_update(t.model, 0.001, i), COMET_OK);
-    }
+    trial_steps(&t, 3);
     const adapt *a = t.model->assessment->adapt;
     assert_true(adapt_eb(a, 0) > 0);
     for (uint32_t i = 0; i < 200; i++)

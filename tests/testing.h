@@ -103,6 +103,12 @@ void check_status(comet_status status, comet_status expected, const char *call, 
 
 /* A message and failure. */
 #define fail_because(...) (print_error(__VA_ARGS__), print_error("\n"), fail())
+#define assert_within(x, least, most)                                                          \
+    do {                                                                                       \
+        const double x_ = (x);                                                                 \
+        if (!(x_ >= (least) && x_ <= (most)))                                                  \
+            fail_because("%s = %g, not in [%g, %g]", #x, x_, (double)(least), (double)(most)); \
+    } while (0)
 #define assert_near(a, b, tolerance) check_near((a), (b), (tolerance), #a, __FILE__, __LINE__)
 void check_near(double a, double b, double tolerance, const char *what, const char *file, int line);
 

@@ -37,6 +37,11 @@ static inline uint64_t min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint64_t max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline uint64_t ceil_div_u64(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/bytes.h"
 #include "base/status.h"
 
 /* Bounds aim at this part of sigma*: with errors half as large again as expected it is 1.17, with a third less 0.52. */
@@ -175,11 +176,6 @@ comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_
 /* ---- best fit ---- */
 
 static double clamp(double x, double least, double most)
-{
-    return x < least ? least : x > most ? most : x;
-}
-
-static uint64_t clamp_u64(uint64_t x, uint64_t least, uint64_t most)
 {
     return x < least ? least : x > most ? most : x;
 }
@@ -407,17 +403,17 @@ static double moved_by(const tensor_state *t)
 /* A part of the window, at least a step. */
 static uint64_t window_part(const adapt *a, uint32_t divisor)
 {
-    return a->params.window >= divisor ? a->params.window / divisor : 1;
+    return max_u64(a->params.window / divisor, 1);
 }
 
 static uint64_t halve(uint64_t gap, uint64_t least)
 {
-    return gap / 2 > least ? gap / 2 : gap < least ? gap : least;
+    return max_u64(gap / 2, min_u64(gap, least));
 }
 
 static uint64_t twice(uint64_t gap, uint64_t most)
 {
-    return 2 * gap < most ? 2 * gap : most;
+    return min_u64(2 * gap, most);
 }
 
 /* From 1 up to a sixteenth of the window while nothing jumps; then up to the window while nothing moves and errors stay as they
@@ -436,7 +432,7 @@ static void plan_next(adapt *a, uint64_t step, double moved)
     else if (moved <= DRIFT && !(largest > FRESH))
         a->gap = twice(a->gap, a->params.window);
     a->next = step + a->gap;
-    a->first = a->next + 1 - clamp_u64(a->gap / 4, 1, MOST_COLLECTED);
+    a->first = a->next + 1 - min_u64(max_u64(a->gap / 4, 1), MOST_COLLECTED);
 }
 
 /* A few mini-batches say little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale.
@@ -477,8 +473,7 @@ void adapt_retreat(adapt *a, uint64_t step)
     }
     a->assessed = false;
     a->first = a->next = step + 1;
-    if (a->gap > window_part(a, 16))
-        a->gap = window_part(a, 16);
+    a->gap = min_u64(a->gap, window_part(a, 16));
 }
 
 double adapt_eb(const adapt *a, uint32_t tensor)
@@ -709,49 +704,4 @@ comet_status adapt_import(adapt *a, const double *numbers, size_t n)
         import_consumer(&a->consumers[i], x);
     share_out(a);
     return COMET_OK;
-}
-
-/* ---- which level ---- */
-
-/* Bytes saved for each second that dense costs more; INFINITY where it costs none, 0 where it saves none. */
-static double saving_rate(const adapt_choice *c)
-{
-    const double saved = c->bytes[0] - c->bytes[1], cost = c->seconds[1] - c->seconds[0];
-    if (!(saved > 0) || !isfinite(saved) || !isfinite(cost))
-        return 0;
-    return cost > 0 ? saved / cost : INFINITY;
-}
-
-/* The best rate below that of `last`, or the same at a later index; n at the end. n: the first. */
-static size_t next_by_rate(const adapt_choice *choices, size_t n, size_t last)
-{
-    const double ceiling = last < n ? saving_rate(&choices[last]) : INFINITY;
-    size_t best = n;
-    double best_rate = 0;
-    for (size_t i = 0; i < n; i++) {
-        const double rate = saving_rate(&choices[i]);
-        const bool left = last == n || rate < ceiling || (rate == ceiling && i > last);
-        if (left && rate > best_rate) {
-            best = i;
-            best_rate = rate;
-        }
-    }
-    return best;
-}
-
-double adapt_choose_levels(adapt_choice *choices, size_t n, double budget)
-{
-    double seconds = 0;
-    for (size_t i = 0; i < n; i++) {
-        choices[i].dense = false;
-        seconds += choices[i].seconds[0];
-    }
-    for (size_t i = next_by_rate(choices, n, n); i < n; i = next_by_rate(choices, n, i)) {
-        const double with = seconds + (choices[i].seconds[1] - choices[i].seconds[0]);
-        if (with <= budget || with <= seconds) {
-            choices[i].dense = true;
-            seconds = with;
-        }
-    }
-    return seconds;
 }

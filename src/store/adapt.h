@@ -111,16 +111,4 @@ void adapt_export(const adapt *a, double *numbers);
 /* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */
 comet_status adapt_import(adapt *a, const double *numbers, size_t n);
 
-/* ---- which level within a time budget ---- */
-
-/* One tensor's two ways. */
-typedef struct adapt_choice {
-    double bytes[2], seconds[2]; /* by comet_level FAST, DENSE: coded size; compressing and all decompressing of a step */
-    bool dense;                  /* result */
-} adapt_choice;
-
-/* Chooses dense for those that save most bytes a second, as long as the seconds of all stay within `budget`. Returns the
- * seconds. */
-double adapt_choose_levels(adapt_choice *choices, size_t n, double budget);
-
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "train/channel_sums.h"
 #include "train/elementwise.h"
 #include "train/model_assess.h"

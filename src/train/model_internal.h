@@ -342,9 +342,4 @@ static inline uint64_t padded_floats(uint64_t n)
     return (n + 15) / 16 * 16;
 }
 
-static inline uint64_t max_u64(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 #endif

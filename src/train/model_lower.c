@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "base/bytes.h"
 #include "train/model_internal.h"
 
 /* ---- forward ---- */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/threads.h"
+#include "store/levels.h"
 #include "train/model_assess.h"
 
 #define WIDEST_BOUND 0.35 /* standard deviations: docs/theory.md, section 8 */
@@ -180,7 +181,7 @@ comet_status choose_levels(comet_model *m)
         return COMET_OK;
     const uint32_t n = comet_store_n_slots(m->store);
     const double smaller = 1.5, slower = 6;
-    adapt_choice *choices = calloc(n, sizeof *choices);
+    level_choice *choices = calloc(n, sizeof *choices);
     if (!choices)
         return comet_fail(COMET_ERROR_MEMORY, "no memory to choose levels");
     for (comet_slot s = 0; s < n; s++) {
@@ -195,7 +196,7 @@ comet_status choose_levels(comet_model *m)
         choices[s].seconds[dense] = seconds;
         choices[s].seconds[!dense] = seconds * (dense ? 1 / slower : slower);
     }
-    adapt_choose_levels(choices, n, m->params.compression.overhead * a->step_seconds * m->params.n_threads);
+    levels_choose(choices, n, m->params.compression.overhead * a->step_seconds * m->params.n_threads);
     for (comet_slot s = 0; s < n; s++)
         set_level(m, s, choices[s].dense);
     a->chosen = true;
