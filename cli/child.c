@@ -1,7 +1,9 @@
 /* Processes of our own; see child.h. */
+#define _GNU_SOURCE /* pipe2 */
 #include "child.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -88,11 +90,9 @@ static void end_with_parent(pid_t parent)
         _exit(CLI_FAILED);
 }
 
-static void become(command *c, const int ends[2])
+static void become(command *c, int output)
 {
-    dup2(ends[1], STDOUT_FILENO);
-    close(ends[0]);
-    close(ends[1]);
+    dup2(output, STDOUT_FILENO);
     execv("/proc/self/exe", (char *const *)(void *)c->words);
     _exit(CLI_FAILED);
 }
@@ -109,23 +109,32 @@ static cli_exit wait_for(pid_t child, const char *what)
                 WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
 }
 
-cli_exit command_run(command *c, const char *what, char **output)
+cli_exit command_start(command *c, const char *what, const turn_ring *ring, size_t place, running *r)
 {
     int ends[2];
     fflush(stdout);
-    if (pipe(ends) != 0)
+    if (pipe2(ends, O_CLOEXEC) != 0)
         return fail_errno(CLI_FAILED, errno, what);
-    const pid_t self = getpid(), child = fork();
-    if (child == 0) {
+    const pid_t self = getpid();
+    *r = (running){.process = fork(), .output = ends[0]};
+    if (r->process == 0) {
         end_with_parent(self);
-        become(c, ends);
+        if (ring)
+            turns_hand_over(ring, place);
+        become(c, ends[1]);
     }
     close(ends[1]);
-    char *text = child > 0 ? read_pipe(ends[0]) : NULL;
+    if (r->process > 0)
+        return CLI_OK;
     close(ends[0]);
-    if (child < 0)
-        return fail(CLI_FAILED, "no process could be started for %s", what);
-    const cli_exit code = wait_for(child, what);
+    return fail(CLI_FAILED, "no process could be started for %s", what);
+}
+
+cli_exit command_end(running *r, const char *what, char **output)
+{
+    char *text = read_pipe(r->output);
+    close(r->output);
+    const cli_exit code = wait_for(r->process, what);
     if (code == CLI_OK && !text)
         return fail_memory(FIRST_BYTES);
     if (code == CLI_OK)
@@ -133,6 +142,13 @@ cli_exit command_run(command *c, const char *what, char **output)
     else
         free(text);
     return code;
+}
+
+cli_exit command_run(command *c, const char *what, char **output)
+{
+    running r;
+    const cli_exit code = command_start(c, what, NULL, 0, &r);
+    return code == CLI_OK ? command_end(&r, what, output) : code;
 }
 
 static bool write_all(int fd, const void *data, size_t bytes)

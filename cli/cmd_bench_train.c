@@ -2,9 +2,11 @@
  * comet bench train: speed and memory of training on made-up images.
  *
  * Each batch size and way to compress is measured by a process of its own, this program started again with --in-process, so
- * that its peak resident set belongs to nothing else. A measurement is a JSON object whoever made it; tables are printed from
+ * that its peak resident set belongs to nothing else. One after the other, or all at once and step by step in turns, so that
+ * whatever else the machine does harms them alike. A measurement is a JSON object whoever made it; tables are printed from
  * those.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,9 +23,10 @@
 #include "text.h"
 #include "train_report.h"
 #include "train_setup.h"
+#include "turns.h"
 #include "verbs.h"
 
-enum { MAX_BATCHES = 16, MAX_MODES = 8, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
+enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
 
 typedef struct batch_list {
     uint32_t n;
@@ -42,7 +45,7 @@ typedef struct bench_args {
     double rate;
     batch_list batches;
     mode_list modes;
-    bool json, in_process, table, no_winograd, no_recompute;
+    bool json, in_process, turns, table, no_winograd, no_recompute;
 } bench_args;
 
 static bool set_batches(void *target, const char *text, reason *why)
@@ -107,6 +110,8 @@ static const option options[] = {
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
     {0, "table", NULL, set_flag, AT(table), "also print the memory table, on stderr"},
+    {0, "turns", NULL, set_flag, AT(turns),
+     "step by step in turns, all ways in memory at once: a fair comparison on a machine that others use"},
     {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
     OPTION_JSON(bench_args, "one JSON object a row (default: a table)"),
 };
@@ -152,14 +157,19 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
         if (i == args->warm)
             coded_before = comet_model_compression(model).codec_seconds;
+        if (args->turns)
+            turn_take();
         code = bench_batches_load(batches, i);
         const double began = stopwatch_now();
         if (code == CLI_OK)
             code = one_step(model, batches, i, args->rate, m);
+        const double seconds = stopwatch_now() - began;
+        if (args->turns)
+            turn_pass();
         if (i < args->warm)
             continue;
-        m->seconds[i - args->warm] = stopwatch_now() - began;
-        m->total += m->seconds[i - args->warm];
+        m->seconds[i - args->warm] = seconds;
+        m->total += seconds;
     }
     m->memory = comet_model_memory(model);
     m->compression = comet_model_compression(model);
@@ -292,15 +302,23 @@ static void command_of(const bench_args *args, setting s, command *c)
     command_flag(c, "--no-winograd", args->no_winograd);
     command_flag(c, "--no-recompute", args->no_recompute);
     command_flag(c, "--table", args->table);
+    command_flag(c, "--turns", args->turns);
+}
+
+enum { WHAT_BYTES = 64 };
+
+static const char *what_of(setting s, char text[WHAT_BYTES])
+{
+    snprintf(text, WHAT_BYTES, "batch %" PRIu64 ", %s", s.batch, mode_name(s.mode));
+    return text;
 }
 
 static cli_exit measure_apart(const bench_args *args, setting s, char **text)
 {
     command c;
-    char what[64];
+    char what[WHAT_BYTES];
     command_of(args, s, &c);
-    snprintf(what, sizeof what, "batch %" PRIu64 ", %s", s.batch, mode_name(s.mode));
-    return command_run(&c, what, text);
+    return command_run(&c, what_of(s, what), text);
 }
 
 /* ---- rows ---- */
@@ -361,7 +379,7 @@ static cli_exit show(const bench_args *args, const char *text, cJSON **off, come
     return CLI_OK;
 }
 
-static cli_exit bench_batch(const bench_args *args, uint64_t batch)
+static cli_exit bench_one_by_one(const bench_args *args, uint64_t batch)
 {
     cJSON *off = NULL;
     cli_exit code = CLI_OK;
@@ -371,6 +389,41 @@ static cli_exit bench_batch(const bench_args *args, uint64_t batch)
         code = args->in_process ? measure_here(args, s, &text) : measure_apart(args, s, &text);
         if (code == CLI_OK)
             code = show(args, text, &off, s.mode);
+        free(text);
+    }
+    cJSON_Delete(off);
+    return code;
+}
+
+/* *n: how many were started, whatever became of the next. */
+static cli_exit start_all(const bench_args *args, uint64_t batch, running *all, size_t *n)
+{
+    turn_ring ring;
+    cli_exit code = turns_open(&ring, args->modes.n) ? CLI_OK : fail_errno(CLI_FAILED, errno, "taking turns");
+    for (*n = 0; *n < args->modes.n && code == CLI_OK; *n += code == CLI_OK) {
+        const setting s = {batch, args->modes.items[*n]};
+        command c;
+        char what[WHAT_BYTES];
+        command_of(args, s, &c);
+        code = command_start(&c, what_of(s, what), &ring, *n, &all[*n]);
+    }
+    turns_begin(&ring);
+    return code;
+}
+
+/* All are waited for, the first failure is what counts. */
+static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
+{
+    running all[MAX_MODES];
+    cJSON *off = NULL;
+    size_t n;
+    cli_exit code = start_all(args, batch, all, &n);
+    for (size_t i = 0; i < n; i++) {
+        const setting s = {batch, args->modes.items[i]};
+        char *text = NULL, what[WHAT_BYTES];
+        const cli_exit ended = command_end(&all[i], what_of(s, what), &text);
+        if (code == CLI_OK)
+            code = ended == CLI_OK ? show(args, text, &off, s.mode) : ended;
         free(text);
     }
     cJSON_Delete(off);
@@ -393,7 +446,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK && !args.json)
         print_head();
     for (uint32_t i = 0; i < args.batches.n && code == CLI_OK; i++)
-        code = bench_batch(&args, args.batches.items[i]);
+        code = args.turns && !args.in_process ? bench_in_turns(&args, args.batches.items[i])
+                                              : bench_one_by_one(&args, args.batches.items[i]);
     return code;
 }
 
@@ -405,10 +459,12 @@ const verb verb_bench_train = {
         "Trains on a few batches of made-up images. images/s is that of the median step, best that of the fastest; peak\n"
         "is the largest resident set of the process that measured, planned what the model itself accounts for. ratio is\n"
         "that of all saved activations, conv that of convolution inputs; coding is its share of the time. Where off is in\n"
-        "the list it is measured first, and the others are held against it.\n",
+        "the list it is measured first, and the others are held against it. On a machine with other work compare with\n"
+        "--turns, if all of them fit into memory together.\n",
     .examples = "  comet bench train --model resnet50 --image 224 --batch 32 --steps 4 --json\n"
                 "  comet bench train --model resnet18 --batch 8,16,32 -j 2\n"
                 "  comet bench train --model resnet50 --image 224 --compress off,fast,dense,auto\n"
+                "  comet bench train --model resnet50 --image 224 --compress off,fast --warm 9 --steps 16 --turns\n"
                 "  comet bench train --net mynet.txt --batch 64 --table\n",
     .operands = (const char *const[]){NULL},
     .options = options,
