@@ -10,6 +10,7 @@
 #include "base/checksum.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "base/work_parts.h"
 #include "codec/kernels/convert.h"
 #include "fuzz/promise.h"
 
@@ -299,6 +300,61 @@ static void test_isa_cap_from_the_environment(void **state)
             assert_true((int)comet_isa_active() <= i);
 }
 
+/* Each its own part first, in order, then what the others have left. */
+static void test_work_parts(void **state)
+{
+    static const uint64_t alone[] = {10, 11, 12, 13, 14, 15, 16};
+    work_parts w;
+    uint64_t k;
+    work_parts_init(&w, 10, 17, 3);
+    assert_true(work_parts_next(&w, 1, &k) && k == 13);
+    assert_true(work_parts_next(&w, 2, &k) && k == 15);
+    assert_true(work_parts_next(&w, 2, &k) && k == 16);
+    assert_true(work_parts_next(&w, 2, &k) && k == 10);
+    assert_true(work_parts_next(&w, 1, &k) && k == 14);
+    assert_true(work_parts_next(&w, 0, &k) && k == 11);
+    assert_true(work_parts_next(&w, 1, &k) && k == 12);
+    for (size_t worker = 0; worker < 4; worker++)
+        assert_false(work_parts_next(&w, worker, &k));
+    work_parts_init(&w, 10, 17, 0);
+    for (size_t i = 0; i < COUNT_OF(alone); i++)
+        assert_true(work_parts_next(&w, 5, &k) && k == alone[i]);
+    assert_false(work_parts_next(&w, 5, &k));
+    work_parts_init(&w, 3, 3, 2);
+    assert_false(work_parts_next(&w, 0, &k));
+}
+
+typedef struct shared_work {
+    work_parts parts;
+    atomic_int times[1000];
+} shared_work;
+
+static void take_all(void *arg, size_t worker)
+{
+    shared_work *s = arg;
+    uint64_t k;
+    while (work_parts_next(&s->parts, worker, &k))
+        atomic_fetch_add(&s->times[k], 1);
+}
+
+/* More workers than parts, all at once: every piece once. */
+static void test_work_parts_are_done_once(void **state)
+{
+    static const size_t n_workers[] = {1, 3, MAX_WORK_PARTS + 9};
+    comet_pool *pool;
+    static shared_work work; /* its parts are aligned */
+    shared_work *s = &work;
+    assert_ok(comet_pool_create(&pool, NULL, 4));
+    for (size_t i = 0; i < COUNT_OF(n_workers); i++) {
+        memset(s, 0, sizeof *s);
+        work_parts_init(&s->parts, 0, COUNT_OF(s->times), n_workers[i]);
+        comet_pool_run(pool, n_workers[i], take_all, s);
+        for (size_t k = 0; k < COUNT_OF(s->times); k++)
+            assert_int_equal(atomic_load(&s->times[k]), 1);
+    }
+    comet_pool_destroy(pool);
+}
+
 static void test_isa_cap(void **state)
 {
     comet_isa best = comet_isa_best(), before = comet_isa_active();
@@ -358,6 +414,8 @@ int main(void)
         cmocka_unit_test(test_pool_reuse_in_quick_succession),
         cmocka_unit_test(test_pool_limits),
         cmocka_unit_test(test_pool_uses_the_hook),
+        cmocka_unit_test(test_work_parts),
+        cmocka_unit_test(test_work_parts_are_done_once),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

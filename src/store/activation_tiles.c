@@ -11,6 +11,7 @@
 #include "base/checksum.h"
 #include "base/float_env.h"
 #include "base/status.h"
+#include "base/work_parts.h"
 #include "store/activation_store.h"
 
 /* Above this many bytes of output, written lines would push each other out of the cache anyway. */
@@ -122,14 +123,14 @@ struct run {
     tile_fn *each;
     uint8_t *data;
     bool stream;
-    atomic_uint_fast64_t next;
+    work_parts tiles;
 };
 
 static void work(void *arg, size_t worker)
 {
     run *r = arg;
     uint64_t k;
-    while ((k = atomic_fetch_add(&r->next, 1)) < r->slot->n_tiles && atomic_load(&r->slot->status) == COMET_OK) {
+    while (atomic_load(&r->slot->status) == COMET_OK && work_parts_next(&r->tiles, worker, &k)) {
         comet_status status = r->each(r, k, worker);
         if (status != COMET_OK)
             fail_slot(r->slot, status);
@@ -140,6 +141,7 @@ static comet_status run_tiles(comet_store *s, store_slot *slot, tile_fn *each, v
 {
     run r = {.store = s, .slot = slot, .each = each, .data = data, .stream = stream};
     size_t n_workers = (size_t)min_u64(s->context.n_workers, slot->n_tiles);
+    work_parts_init(&r.tiles, 0, slot->n_tiles, n_workers);
     atomic_store(&slot->status, COMET_OK);
     if (n_workers)
         comet_pool_run(s->context.pool, n_workers, work, &r);
@@ -239,16 +241,24 @@ static comet_status moments_of_run(run *r, uint64_t k, size_t worker)
 
 /* Of the finite elements; 0 if there is none. One pass: doubles hold the squares of floats with room to spare, so that the
  * difference at the end loses nothing that a bound could feel. */
-static comet_status deviation(comet_store *s, store_slot *slot, void *data, double *out)
+static double deviation_of(const tile_moments *m, uint64_t n_tiles)
 {
-    TRY(comet_buffer_reserve(&s->context.allocator, &s->sums, (size_t)slot->n_tiles * sizeof(tile_moments)));
-    TRY(run_tiles(s, slot, moments_of_run, data, false));
-    const tile_moments *m = s->sums.data;
     tile_moments all = {0};
-    for (uint64_t k = 0; k < slot->n_tiles; k++)
+    for (uint64_t k = 0; k < n_tiles; k++)
         all = (tile_moments){all.sum + m[k].sum, all.squares + m[k].squares, all.n + m[k].n};
     double n = all.n ? (double)all.n : 1, mean = all.sum / n, variance = all.squares / n - mean * mean;
-    *out = variance > 0 ? sqrt(variance) : 0;
+    return variance > 0 ? sqrt(variance) : 0;
+}
+
+/* *eb, which is relative to the deviation of the data, as a bound. */
+static comet_status make_absolute(comet_store *s, store_slot *slot, void *data, double *eb)
+{
+    fenv_t host;
+    TRY(comet_buffer_reserve(&s->context.allocator, &s->sums, (size_t)slot->n_tiles * sizeof(tile_moments)));
+    TRY(run_tiles(s, slot, moments_of_run, data, false));
+    float_env_enter(&host);
+    *eb *= deviation_of(s->sums.data, slot->n_tiles);
+    float_env_leave(&host);
     return COMET_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Work on the tiles of a stored tensor, shared out among threads one by one. */
+/* Work on the tiles of a stored tensor, shared out among threads: a part to each, and then what others have left. */
 #ifndef COMET_TRAIN_TILE_RUN_H
 #define COMET_TRAIN_TILE_RUN_H
 
