@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/float_env.h"
 #include "base/status.h"
 
 #define MAX_INDEX_BITS 7
@@ -275,6 +276,8 @@ static void sum_figures(const store_slot *slot, comet_slot_report *r)
 {
     uint64_t predictors[N_PREDICTORS] = {0}, modes[3] = {0};
     double low = INFINITY, high = -INFINITY;
+    fenv_t host;
+    float_env_enter(&host);
     for (uint64_t k = 0; k < slot->n_tiles; k++) {
         const tile_figures *f = &slot->tiles[k].figures;
         modes[f->mode]++;
@@ -285,6 +288,7 @@ static void sum_figures(const store_slot *slot, comet_slot_report *r)
         low = f->min < low ? f->min : low;
         high = f->max > high ? f->max : high;
     }
+    float_env_leave(&host);
     r->min = low <= high ? low + 0.0 : 0; /* -0 becomes 0 */
     r->max = low <= high ? high + 0.0 : 0;
     r->n_chunks_raw = modes[CHUNK_RAW];

@@ -334,11 +334,9 @@ comet_status comet_store_put(comet_store *s, comet_slot which, void *data)
         store_count_put(s, slot);
         return COMET_OK;
     }
-    double eb = p->eb, unit;
-    if (p->policy == COMET_POLICY_BOUNDED && p->of_deviation && isfinite(eb)) {
-        TRY(deviation(s, slot, data, &unit));
-        eb *= unit;
-    }
+    double eb = p->eb;
+    if (p->policy == COMET_POLICY_BOUNDED && p->of_deviation && isfinite(eb))
+        TRY(make_absolute(s, slot, data, &eb));
     TRY(begin(s, slot, eb));
     return end(s, slot, run_tiles(s, slot, put_of_run, data, false));
 }
