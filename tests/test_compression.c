@@ -233,6 +233,43 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
+static double gradient_norm(const comet_model *model, const char *layer, const char *what)
+{
+    char name[32];
+    comet_tensor_info info;
+    snprintf(name, sizeof name, "%s.%s", layer, what);
+    float *x = tensor_read(model, tensor_index(model, COMET_TENSOR_GRADIENT, name), &info);
+    const double norm = norm_of(info.n_elements, x);
+    free(x);
+    return norm;
+}
+
+/* What a batch norm passes on has no mean in any channel, however wide the bound: a bias before it has no gradient. */
+static void test_no_mean_is_passed_on(void **state)
+{
+    (void)state;
+    comet_net *net = net_of("net biased\ninput 3 16 16\nc = conv out=16 kernel=3 pad=1\nb = batch_norm\nr = relu\n"
+                            "d = conv out=16 kernel=3 pad=1\nb2 = batch_norm\nr2 = relu\n"
+                            "e = conv out=16 kernel=3 pad=1\nb3 = batch_norm\ns = add b3 r\nr3 = relu\n"
+                            "p = global_avg_pool\nflat = flatten\nfc = linear out=4\n");
+    static const char *const convolutions[] = {"c", "d", "e"};
+    comet_model_params p = compress_params(32, COMET_COMPRESS_FAST);
+    p.compression.noise = 1;
+    trial t = trial_make(net, &p);
+    for (uint32_t i = 0; i < 12; i++) {
+        trial_batch(&t, i);
+        trial_gradients(&t, i);
+        assert_int_equal(comet_model_update(t.model, 0.05, i), COMET_OK);
+    }
+    trial_batch(&t, 12);
+    trial_gradients(&t, 12);
+    assert_true(comet_model_compression(t.model).ratio > 10);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(gradient_norm(t.model, convolutions[i], "bias") < 1e-4 * gradient_norm(t.model, convolutions[i], "weight"));
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 static void trial_steps(trial *t, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -351,6 +388,7 @@ int main(void)
         cmocka_unit_test(test_lines_of_passes),       cmocka_unit_test(test_spikes),
         cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_no_mean_is_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

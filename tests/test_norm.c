@@ -113,25 +113,26 @@ static void sum_group(const norm_shape *s, const numbers *x, const norm_stored_c
                       uint64_t first, double *segment)
 {
     const uint64_t n = s->rows * s->period, whole = s->width == 16 ? n / 16 * 16 : 0;
-    float run[2][16] = {{0}};
+    float run[NORM_SUMS][16] = {{0}};
     for (uint64_t i = 0; i < n; i++) {
         const uint64_t l = lane_of(s, first + i), column = i % s->width;
         const float v = x->z[first + i];
         const float d = shift ? v - shift[l] : passes(s, c, v, l) ? x->dy[first + i] : 0;
-        const float product = shift ? d * d : d * ((v - c->from[l]) * c->scale[l]);
+        const bool signs = !shift && !c->mask_from;
+        const float stored = s->relu && signs && !(v < 0) ? v * c->coarse : v, hat = (stored - c->from[l]) * c->scale[l];
+        const float terms[NORM_SUMS] = {d, shift ? d * d : d * hat, signs ? hat : 0};
         if (i >= whole) {
-            segment[column] += (double)d;
-            segment[s->width + column] += (double)product;
+            for (uint64_t k = 0; k < NORM_SUMS; k++)
+                segment[k * s->width + column] += (double)terms[k];
             continue;
         }
-        run[0][column] += d;
-        run[1][column] += product;
+        for (int k = 0; k < NORM_SUMS; k++)
+            run[k][column] += terms[k];
         if ((i + 1) % (16 * RUN_ROWS) != 0 && i + 1 != whole)
             continue;
-        for (int k = 0; k < 16; k++) {
-            segment[k] += (double)run[0][k];
-            segment[16 + k] += (double)run[1][k];
-        }
+        for (int k = 0; k < NORM_SUMS; k++)
+            for (int column_of = 0; column_of < 16; column_of++)
+                segment[k * 16 + column_of] += (double)run[k][column_of];
         memset(run, 0, sizeof run);
     }
 }
@@ -139,7 +140,7 @@ static void sum_group(const norm_shape *s, const numbers *x, const norm_stored_c
 static void check_sums(const norm_shape *s, int shape, const numbers *x, bool signs)
 {
     enum { MOST_SEGMENTS = 32 };
-    static double segments[MOST_SEGMENTS * 2 * 24], expected[MOST_SEGMENTS * 2 * 24];
+    static double segments[MOST_SEGMENTS * NORM_SUMS * 24], expected[MOST_SEGMENTS * NORM_SUMS * 24];
     const norm_stored_coefficients c = stored_of(x, signs);
     const uint64_t group = s->rows * s->period, n_groups = s->n_elements / group;
     assert_true(norm_segments(s, s->n_elements) <= MOST_SEGMENTS);
@@ -147,12 +148,12 @@ static void check_sums(const norm_shape *s, int shape, const numbers *x, bool si
         const float *shift = moments ? x->lanes[0] : NULL;
         memset(expected, 0, sizeof expected);
         for (uint64_t k = 0; k < n_groups; k++)
-            sum_group(s, x, &c, shift, k * group, expected + k * 2 * s->width);
+            sum_group(s, x, &c, shift, k * group, expected + k * NORM_SUMS * s->width);
         if (moments)
             norm_sum_moments(s, x->z, 0, s->n_elements, shift, segments);
         else
             norm_sum_gradients(s, x->z, x->dy, 0, s->n_elements, &c, segments);
-        for (uint64_t i = 0; i < n_groups * 2 * s->width; i++)
+        for (uint64_t i = 0; i < n_groups * NORM_SUMS * s->width; i++)
             if (memcmp(&segments[i], &expected[i], sizeof *segments) != 0)
                 fail_msg("sums, shape %d: number %llu is %a, not %a", shape, (unsigned long long)i, segments[i], expected[i]);
     }

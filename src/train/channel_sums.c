@@ -25,7 +25,7 @@ static uint64_t tile_of(const norm_shape *s)
 
 static uint64_t segment_doubles(const norm_shape *s)
 {
-    return norm_segments(s, tile_of(s)) * 2 * s->width;
+    return norm_segments(s, tile_of(s)) * NORM_SUMS * s->width;
 }
 
 static uint64_t lanes_bytes(const norm_shape *s)
@@ -66,7 +66,7 @@ comet_status channel_sums(const channel_sums_spec *spec, double *sums, void *scr
     memset(sums, 0, 2 * s->channels * sizeof *sums);
     for (uint64_t k = 0; k < n_tiles; k++) {
         const uint64_t first = k * r.tile;
-        norm_fold(s, first, min_u64(r.tile, spec->n - first), r.segments + k * r.segment_doubles, sums, sums + s->channels);
+        norm_fold(s, first, min_u64(r.tile, spec->n - first), r.segments + k * r.segment_doubles, 2, sums);
     }
     return COMET_OK;
 }

@@ -47,7 +47,7 @@ typedef struct norm_run {
     double *sums;   /* segments of all tiles, or NULL */
     float *rooms;   /* a tile for each worker */
     float *whole;   /* norm_whole, or NULL */
-    double *folded; /* two by channel */
+    double *folded; /* NORM_SUMS by channel */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
     norm_gradient_coefficients gradient;
@@ -82,8 +82,8 @@ uint64_t norm_scratch_bytes(const comet_model *m, const op *o)
     uint64_t n_tiles, tile;
     tiles_of(o, &n_tiles, &tile);
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
-           rounded(2 * s->channels * sizeof(double)) +
-           rounded(n_tiles * norm_segments(s, tile) * 2 * s->width * sizeof(double)) +
+           rounded(NORM_SUMS * s->channels * sizeof(double)) +
+           rounded(n_tiles * norm_segments(s, tile) * NORM_SUMS * s->width * sizeof(double)) +
            m->params.n_threads * rounded(tile * sizeof(float));
 }
 
@@ -110,8 +110,8 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
         r->lanes[i] = (float *)(void *)at + (uint64_t)i * norm_lanes(r->s);
     carve(&at, N_COEFFICIENTS * norm_lanes(r->s) * sizeof(float));
     r->channel = carve(&at, r->s->channels * sizeof(float));
-    r->folded = carve(&at, 2 * r->s->channels * sizeof(double));
-    r->sums = carve(&at, r->n_tiles * r->segments * 2 * r->s->width * sizeof(double));
+    r->folded = carve(&at, NORM_SUMS * r->s->channels * sizeof(double));
+    r->sums = carve(&at, r->n_tiles * r->segments * NORM_SUMS * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
     r->whole = arena_at(&m->arena, o->norm_whole);
     r->apply = (norm_apply_coefficients){r->lanes[MEAN],       r->lanes[SCALE],      r->lanes[SHIFT],
@@ -224,17 +224,16 @@ static float *room_of(const norm_run *r, size_t worker)
 
 static double *segments_of(const norm_run *r, uint64_t tile)
 {
-    return r->sums + tile * r->segments * 2 * r->s->width;
+    return r->sums + tile * r->segments * NORM_SUMS * r->s->width;
 }
 
-/* Both sums by channel, tile after tile. */
+/* All sums by channel, tile after tile. */
 static void fold_tiles(const norm_run *r)
 {
-    const uint64_t channels = r->s->channels;
-    memset(r->folded, 0, 2 * channels * sizeof *r->folded);
+    memset(r->folded, 0, NORM_SUMS * r->s->channels * sizeof *r->folded);
     for (uint64_t k = 0; k < r->n_tiles; k++) {
         const uint64_t first = k * r->tile;
-        norm_fold(r->s, first, min_u64(r->tile, r->s->n_elements - first), segments_of(r, k), r->folded, r->folded + channels);
+        norm_fold(r->s, first, min_u64(r->tile, r->s->n_elements - first), segments_of(r, k), NORM_SUMS, r->folded);
     }
 }
 
@@ -391,6 +390,30 @@ static comet_status squares_tile(norm_run *r, uint64_t tile, size_t worker, uint
     return COMET_OK;
 }
 
+/* Errors of what is stored have a mean, which is not the same for all channels: those that the relu cut off lie nearer to its
+ * threshold than the middle of a step does. It is taken off, so that what is passed on has no mean, as without errors: added up
+ * over all positions it would count for far more than what differs from element to element. */
+static void take_off_mean(const norm_run *r)
+{
+    const uint64_t channels = r->s->channels;
+    const double count = count_of(r);
+    double *d = r->folded, *products = d + channels, *hats = products + channels;
+    for (uint64_t c = 0; c < channels; c++) {
+        hats[c] /= count;
+        products[c] -= hats[c] * d[c];
+    }
+}
+
+/* The sums of d and of d xhat, and the mean of xhat as it is stored. */
+static comet_status sum_gradients(norm_run *r)
+{
+    TRY(for_tiles(r, sums_tile));
+    fold_tiles(r);
+    if (r->lossy)
+        take_off_mean(r);
+    return COMET_OK;
+}
+
 /* What an error in the stored tensor does, see docs/theory.md; the sums of d and d xhat are in `folded`. */
 static comet_status observe(norm_run *r)
 {
@@ -431,9 +454,12 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
         for (uint64_t c = 0; c < channels; c++) {
             const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
             const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
+            const double hats = r->lossy ? r->folded[2 * channels + c] : 0;
             scale[c] = (float)r->folded[channels + c];
             shift[c] = (float)r->folded[c];
-            r->channel[c] = (float)(kind == GAIN ? gain : kind == OFFSET ? -gain * r->folded[c] / count : -gain * s);
+            r->channel[c] = (float)(kind == GAIN     ? gain
+                                    : kind == OFFSET ? gain * (s * hats - r->folded[c] / count)
+                                                     : -gain * s);
         }
         norm_spread(r->s, r->channel, r->lanes[kind]);
     }
@@ -452,16 +478,13 @@ comet_status norm_backward(comet_model *m, op *o)
     set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
     r.dy = arena_at(&m->arena, o->diff);
     r.out = arena_at(&m->arena, o->deliveries[0].write);
-    TRY(for_tiles(&r, sums_tile));
+    TRY(sum_gradients(&r));
     norm_took(o, true);
-    fold_tiles(&r);
-    set_gradient(&r, fresh_scale, fresh_shift);
     if (assess_is_due(m) && r.lossy) {
         TRY(observe(&r));
-        TRY(for_tiles(&r, sums_tile)); /* observing used the same memory */
-        fold_tiles(&r);
-        set_gradient(&r, fresh_scale, fresh_shift);
+        TRY(sum_gradients(&r)); /* observing used the same memory */
     }
+    set_gradient(&r, fresh_scale, fresh_shift);
     TRY(for_tiles(&r, gradient_tile));
     if (adds) {
         add_to(m->parameters[o->weight].n, fresh_scale, scale);

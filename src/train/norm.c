@@ -42,18 +42,17 @@ uint64_t norm_segments(const norm_shape *s, uint64_t n)
     return n / (s->rows * s->period) + 2;
 }
 
-void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, double *sum, double *other)
+void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, int n_sums, double *sums)
 {
     const uint64_t group = s->rows * s->period;
-    for (uint64_t i = first; i < first + n; segments += 2 * s->width) {
+    for (uint64_t i = first; i < first + n; segments += NORM_SUMS * s->width) {
         const uint64_t g = i / group % s->n_groups;
-        for (uint64_t l = 0; l < s->width; l++) {
-            const uint64_t channel = g * s->period + l % s->period;
-            if (channel < s->channels) {
-                sum[channel] += segments[l];
-                other[channel] += segments[s->width + l];
+        for (int k = 0; k < n_sums; k++)
+            for (uint64_t l = 0; l < s->width; l++) {
+                const uint64_t channel = g * s->period + l % s->period;
+                if (channel < s->channels)
+                    sums[(uint64_t)k * s->channels + channel] += segments[(uint64_t)k * s->width + l];
             }
-        }
         i = (i / group + 1) * group;
     }
 }

@@ -40,14 +40,15 @@ static inline uint64_t norm_lanes(const norm_shape *s)
 void norm_spread(const norm_shape *s, const float *by_channel, float *lanes);
 
 /* Partial sums of the elements [first, first + n), which begin and end between rows, go to segments: one for each group they
- * touch, at most norm_segments(n) of them. A segment is 2 * width doubles. */
+ * touch, at most norm_segments(n) of them. A segment is NORM_SUMS * width doubles. */
+enum { NORM_SUMS = 3 };
 uint64_t norm_segments(const norm_shape *s, uint64_t n);
 
 /* sums of z - shift and of its squares. */
 void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments);
 
-/* Adds the segments of elements [first, first + n) to two sums by channel. */
-void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, double *sum, double *other);
+/* Adds the segments of elements [first, first + n) to the first n_sums sums, each by channel: sums[n_sums * channels]. */
+void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, int n_sums, double *sums);
 
 /* By lanes. */
 typedef struct norm_apply_coefficients {
@@ -72,7 +73,7 @@ typedef struct norm_stored_coefficients {
 /* The output again. */
 void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
 
-/* sums of d and of d xhat, d = dy where the relu passed. */
+/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat. */
 void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, double *segments);
 

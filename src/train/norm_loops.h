@@ -45,30 +45,38 @@ INLINE void LOOP(output_one)(const job *j, bool relu, uint64_t i, uint64_t l)
     j->out[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
 }
 
+/* What a stored element stands for. */
+INLINE float LOOP(whole)(const norm_stored_coefficients *c, bool cut, float v)
+{
+    return cut && !(0 > v) ? v * c->coarse : v;
+}
+
 INLINE void LOOP(gradient_one)(const job *j, bool relu, uint64_t i, uint64_t l)
 {
     const norm_stored_coefficients *c = j->stored;
     const norm_gradient_coefficients *g = j->gradient;
     const float v = j->in[i], d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
-    const float whole = relu && !c->mask_from && !(0 > v) ? v * c->coarse : v;
+    const float whole = LOOP(whole)(c, relu && !c->mask_from, v);
     j->out[i] = d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]);
 }
 
-/* What element i adds to the two sums. */
-INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, uint64_t i, uint64_t l, double *sum, double *other)
+/* What element i, in lane l of all and k of its segment, adds to the sums. */
+INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, bool signs, uint64_t i, uint64_t l, double *segment, uint64_t k)
 {
+    const uint64_t width = j->s->width;
     float d, product;
     if (what == MOMENTS) {
         d = j->in[i] - j->shift[l];
         product = d * d;
     } else {
         const norm_stored_coefficients *c = j->stored;
-        const float v = j->in[i];
+        const float v = j->in[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
         d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
-        product = d * ((v - c->from[l]) * c->scale[l]);
+        product = d * hat;
+        segment[2 * width + k] += signs ? (double)hat : 0;
     }
-    *sum += (double)d;
-    *other += (double)product;
+    segment[k] += (double)d;
+    segment[width + k] += (double)product;
 }
 
 INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i, uint64_t l)
@@ -186,12 +194,12 @@ INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at
     }
 }
 
-INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane, vec *sum,
-                            vec *other)
+INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane,
+                            vec sums[NORM_SUMS])
 {
     const norm_stored_coefficients *c = j->stored;
     const float *in = j->in, *dy = j->dy;
-    vec a = {0}, b = {0};
+    vec a = {0}, b = {0}, hats = {0};
     if (what == MOMENTS) {
         const vec shift = LOOP(load)(j->shift + lane);
         for (uint64_t i = at; i < at + n; i += WIDE) {
@@ -203,14 +211,20 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
         LOOP(threshold) t;
         LOOP(find_threshold)(c, signs || !relu, lane, &t);
         const vec from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
+        const vec zero = {0}, coarse = zero + c->coarse;
         for (uint64_t i = at; i < at + n; i += WIDE) {
             const vec v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
+            const vec whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
+            const vec hat = (whole - from) * scale;
             a += d;
-            b += d * ((v - from) * scale);
+            b += d * hat;
+            if (signs)
+                hats += hat;
         }
     }
-    *sum = a;
-    *other = b;
+    sums[0] = a;
+    sums[1] = b;
+    sums[2] = hats;
 }
 
 /* Runs of RUN rows in float, runs in double. */
@@ -219,15 +233,14 @@ INLINE void LOOP(sums_span)(const job *j, kind what, bool relu, bool signs, uint
 {
     const uint64_t whole = n / WIDE * WIDE;
     for (uint64_t i = 0; i < whole; i += RUN * WIDE) {
-        vec sum, other;
-        LOOP(sums_wide)(j, what, relu, signs, at + i, min_u64(RUN * WIDE, whole - i), lane, &sum, &other);
-        for (int l = 0; l < WIDE; l++) {
-            segment[l] += (double)sum[l];
-            segment[WIDE + l] += (double)other[l];
-        }
+        vec sums[NORM_SUMS];
+        LOOP(sums_wide)(j, what, relu, signs, at + i, min_u64(RUN * WIDE, whole - i), lane, sums);
+        for (int k = 0; k < NORM_SUMS; k++)
+            for (int l = 0; l < WIDE; l++)
+                segment[k * WIDE + l] += (double)sums[k][l];
     }
     for (uint64_t l = 0; whole + l < n; l++)
-        LOOP(add_terms)(j, what, relu, at + whole + l, lane + l, &segment[l], &segment[WIDE + l]);
+        LOOP(add_terms)(j, what, relu, signs, at + whole + l, lane + l, segment, l);
 }
 
 /* Elements [at, at + n) of the job, all in one group, 16 lanes from `lane` on. */
@@ -257,7 +270,7 @@ INLINE void LOOP(long_span)(const job *j, kind what, bool relu, bool option, uin
     for (uint64_t i = at; i < at + n; i += width)
         for (uint64_t l = 0; l < width; l++) {
             if (what == MOMENTS || what == SUMS)
-                LOOP(add_terms)(j, what, relu, i + l, lane + l, &segment[l], &segment[width + l]);
+                LOOP(add_terms)(j, what, relu, option, i + l, lane + l, segment, l);
             else
                 LOOP(one)(j, what, relu, option, i + l, lane + l);
         }
@@ -272,12 +285,12 @@ INLINE void LOOP(run_groups)(const job *j, kind what, bool relu, bool option)
     for (uint64_t i = j->first; i < end;) {
         const uint64_t g = i / group, next = min_u64(end, (g + 1) * group), lane = g % s->n_groups * s->width;
         if (segment)
-            memset(segment, 0, 2 * s->width * sizeof *segment);
+            memset(segment, 0, NORM_SUMS * s->width * sizeof *segment);
         if (s->width == WIDE)
             LOOP(wide_span)(j, what, relu, option, i - j->first, next - i, lane, segment);
         else
             LOOP(long_span)(j, what, relu, option, i - j->first, next - i, lane, segment);
-        segment = segment ? segment + 2 * s->width : NULL;
+        segment = segment ? segment + NORM_SUMS * s->width : NULL;
         i = next;
     }
 }
