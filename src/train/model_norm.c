@@ -390,27 +390,11 @@ static comet_status squares_tile(norm_run *r, uint64_t tile, size_t worker, uint
     return COMET_OK;
 }
 
-/* Errors of what is stored have a mean, which is not the same for all channels: those that the relu cut off lie nearer to its
- * threshold than the middle of a step does. It is taken off, so that what is passed on has no mean, as without errors: added up
- * over all positions it would count for far more than what differs from element to element. */
-static void take_off_mean(const norm_run *r)
-{
-    const uint64_t channels = r->s->channels;
-    const double count = count_of(r);
-    double *d = r->folded, *products = d + channels, *hats = products + channels;
-    for (uint64_t c = 0; c < channels; c++) {
-        hats[c] /= count;
-        products[c] -= hats[c] * d[c];
-    }
-}
-
-/* The sums of d and of d xhat, and the mean of xhat as it is stored. */
+/* The sums of d, of d xhat and of xhat as it is stored. */
 static comet_status sum_gradients(norm_run *r)
 {
     TRY(for_tiles(r, sums_tile));
     fold_tiles(r);
-    if (r->lossy)
-        take_off_mean(r);
     return COMET_OK;
 }
 
@@ -445,6 +429,10 @@ static comet_status observe(norm_run *r)
     return COMET_OK;
 }
 
+/* Errors of what is stored have a mean, which is not the same for all channels: values that the relu cut off lie nearer to its
+ * threshold than the middle of a step does. It is taken off xhat, so that what is passed on has no mean, as without errors:
+ * added up over all positions that would count for far more than what differs from element to element. The sum of d xhat
+ * stays as it is, since d is 0 where the relu cut off. */
 static void set_gradient(const norm_run *r, float *scale, float *shift)
 {
     const comet_model *m = r->m;
@@ -454,11 +442,11 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
         for (uint64_t c = 0; c < channels; c++) {
             const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
             const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
-            const double hats = r->lossy ? r->folded[2 * channels + c] : 0;
+            const double mean = r->lossy ? r->folded[2 * channels + c] / count : 0; /* of xhat */
             scale[c] = (float)r->folded[channels + c];
             shift[c] = (float)r->folded[c];
             r->channel[c] = (float)(kind == GAIN     ? gain
-                                    : kind == OFFSET ? gain * (s * hats - r->folded[c] / count)
+                                    : kind == OFFSET ? gain * (s * mean - r->folded[c] / count)
                                                      : -gain * s);
         }
         norm_spread(r->s, r->channel, r->lanes[kind]);
