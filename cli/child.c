@@ -90,9 +90,8 @@ static void end_with_parent(pid_t parent)
         _exit(CLI_FAILED);
 }
 
-static void become(command *c, int output)
+static void become(command *c)
 {
-    dup2(output, STDOUT_FILENO);
     execv("/proc/self/exe", (char *const *)(void *)c->words);
     _exit(CLI_FAILED);
 }
@@ -119,9 +118,10 @@ cli_exit command_start(command *c, const char *what, const turn_ring *ring, size
     *r = (running){.process = fork(), .output = ends[0]};
     if (r->process == 0) {
         end_with_parent(self);
+        dup2(ends[1], STDOUT_FILENO); /* first: the ends of a ring go to fixed places, where this one may lie */
         if (ring)
             turns_hand_over(ring, place);
-        become(c, ends[1]);
+        become(c);
     }
     close(ends[1]);
     if (r->process > 0)
