@@ -90,12 +90,6 @@ static void end_with_parent(pid_t parent)
         _exit(CLI_FAILED);
 }
 
-static void become(command *c)
-{
-    execv("/proc/self/exe", (char *const *)(void *)c->words);
-    _exit(CLI_FAILED);
-}
-
 static cli_exit wait_for(pid_t child, const char *what)
 {
     int status = 0;
@@ -121,7 +115,8 @@ cli_exit command_start(command *c, const char *what, const turn_ring *ring, size
         dup2(ends[1], STDOUT_FILENO); /* first: the ends of a ring go to fixed places, where this one may lie */
         if (ring)
             turns_hand_over(ring, place);
-        become(c);
+        execv("/proc/self/exe", (char *const *)(void *)c->words);
+        _exit(CLI_FAILED);
     }
     close(ends[1]);
     if (r->process > 0)

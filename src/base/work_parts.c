@@ -1,9 +1,10 @@
 #include "base/work_parts.h"
 
+#include "base/bytes.h"
+
 void work_parts_init(work_parts *w, uint64_t first, uint64_t end, size_t n_workers)
 {
-    const size_t most = n_workers < MAX_WORK_PARTS ? n_workers : MAX_WORK_PARTS;
-    w->n = most > 0 ? most : 1;
+    w->n = (size_t)max_u64(min_u64(n_workers, MAX_WORK_PARTS), 1);
     const uint64_t share = (end - first) / w->n, rest = (end - first) % w->n;
     for (size_t i = 0; i < w->n; i++) {
         atomic_init(&w->parts[i].next, first);

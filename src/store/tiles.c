@@ -10,8 +10,9 @@
 
 /*
  * Elements a tile at most. Half a MiB, so that a tile and what becomes of it are in a core's own cache; halves of small tensors
- * are still whole tiles. Against tiles twice as large ResNet-18 and -50 lose 0.5 % of their ratio at level dense and nothing at
- * fast; tiles half as large cost dense another 1 to 2 %, and its time a seventh more.
+ * are still whole tiles. In training ResNet-18 and -50 lose 0.5 % of their ratio at level dense against tiles twice as large,
+ * and nothing at fast; tiles half as large cost dense another 1 to 2 %, and its time a seventh more. Against dense's own choice
+ * of chunks ResNet-18's activations lose 1.5 to 3.4 % on average at equal bounds, 4 to 13 % where planes are 112 x 112.
  */
 #define TILE_ELEMENTS ((uint64_t)1 << 17)
 
