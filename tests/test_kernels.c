@@ -572,6 +572,55 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
     assert_true(n_failed == 0);
 }
 
+static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const packed *p, block_reader in, uint8_t *codes,
+                             bool stream, uint8_t *x)
+{
+    const size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
+    const packed_tile tile = {.quantiser = &c->q.q,
+                              .kinds = p->kinds,
+                              .in = &in,
+                              .n = c->q.n,
+                              .predictor = c->predictor,
+                              .identity = c->identity,
+                              .strides = c->strides,
+                              .codes = codes,
+                              .x = x,
+                              .stream = stream};
+    if (k)
+        return k->decode_tile[c->q.dtype](&tile) && in.next == in.end;
+    if (!reference->unpack[CODES16](p->kinds, 0, n_blocks, c->identity, &in, codes))
+        return false;
+    reference->unpredict[CODES16](c->predictor, codes, n_blocks * BLOCK, c->strides);
+    reference->dequantise[CODES16][c->q.dtype](&c->q.q, codes, c->q.n, 0, x, false);
+    return in.next == in.end;
+}
+
+/* What was packed, decoded by all families: elements, and the codes that tiles behind need; and a byte too short. */
+static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, const uint8_t *before)
+{
+    const comet_tensor t = tensor_1d(c->q.dtype, c->q.n);
+    const size_t bytes = bytes_of(&t), code_bytes_total = (c->code_total + BLOCK) * 2, start = c->before * 2;
+    const block_reader in = place_blocks(r, p->data, p->bytes);
+    uint8_t *codes = need_malloc(code_bytes_total), *codes_ref = need_malloc(code_bytes_total);
+    FOR_EACH_FAMILY(k)
+    {
+        uint8_t *x, *x_ref;
+        outputs_of(bytes, &x, &x_ref);
+        memset(codes, 0, code_bytes_total);
+        memcpy(codes, before, start);
+        memcpy(codes_ref, codes, code_bytes_total);
+        assert_true(decode_tile_with(c, NULL, p, in, codes_ref + start, false, x_ref));
+        assert_true(decode_tile_with(c, k, p, in, codes + start, rng_chance(r, 2), x));
+        check_outputs(x, x_ref, bytes, k, "decode_tile", c->q.n);
+        if (c->predictor != PREDICT_NONE)
+            assert_memory_equal(codes, codes_ref, start + (c->q.n + BLOCK - 1) / BLOCK * BLOCK * 2);
+        if (p->bytes > 0)
+            assert_false(decode_tile_with(c, k, p, (block_reader){in.next, in.end - 1}, codes + start, false, x));
+    }
+    free(codes);
+    free(codes_ref);
+}
+
 static void check_tile(test_rng *r, size_t n)
 {
     static const enum predictor predictors[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
@@ -601,10 +650,11 @@ static void check_tile(test_rng *r, size_t n)
         if (all_finite(c.q.dtype, x, n))
             check_moments(&result.moments, &ref.moments, k);
     }
+    check_decode_tile(r, &c, &ref.packed, start);
     free(start);
 }
 
-static void test_encode_tile(void **state)
+static void test_tiles(void **state)
 {
     test_rng r = {35};
     for (size_t n = 1; n <= 200; n++)
@@ -1004,7 +1054,7 @@ int main(void)
         cmocka_unit_test(test_pack_16_bit_edges),
         cmocka_unit_test(test_unpack),
         cmocka_unit_test(test_unpack_of_damaged_streams),
-        cmocka_unit_test(test_encode_tile),
+        cmocka_unit_test(test_tiles),
         cmocka_unit_test(test_gather_and_scatter),
         cmocka_unit_test(test_model_row),
         cmocka_unit_test(test_entropy_encode),

@@ -80,32 +80,45 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
     return true;
 }
 
-#define TILE_BLOCKS (QUANT_TILE / BLOCK)
-
 /* Codes, and with a quantiser also the elements. */
+static bool decode_tile(const chunk_plan *plan, enum code_width width, const packed_tile *t)
+{
+    const codec_kernels *k = plan->kernels;
+    size_t n_blocks = (t->n + BLOCK - 1) / BLOCK;
+    if (t->quantiser && width == CODES16)
+        return k->decode_tile[plan->dtype](t);
+    if (!k->unpack[width](t->kinds, t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
+        return false;
+    k->unpredict[width](t->predictor, t->codes, n_blocks * BLOCK, t->strides);
+    if (t->quantiser)
+        k->dequantise[width][plan->dtype](t->quantiser, t->codes, t->n, t->first, t->x, t->stream);
+    return true;
+}
+
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
                         bool stream)
 {
-    const codec_kernels *k = plan->kernels;
-    size_t n_blocks = (n + BLOCK - 1) / BLOCK, kinds = (n_blocks + 1) / 2, size = code_bytes(p->width);
-    size_t element = comet_dtype_bytes(plan->dtype);
-    strides s = {plan->shape.channels, plan->shape.line};
-    size_t room = (size_t)(p->outliers - p->codes);
-    if (room < kinds)
+    size_t kinds = ((n + BLOCK - 1) / BLOCK + 1) / 2, size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype);
+    if ((size_t)(p->outliers - p->codes) < kinds)
         return false;
     size_t carried = q ? codes_carried(plan) : 0;
     block_reader in = {p->codes + kinds, p->outliers};
-    for (size_t b = 0; b < n_blocks; b += TILE_BLOCKS) {
-        size_t count = (size_t)min_u64(TILE_BLOCKS, n_blocks - b), i = b * BLOCK;
-        uint8_t *tile = carried ? codes : codes + i * size;
+    for (size_t i = 0; i < n; i += QUANT_TILE) {
         if (carried && i)
             memcpy(codes - carried * size, codes + (QUANT_TILE - carried) * size, carried * size);
-        if (!k->unpack[p->width](p->codes, b, count, p->identity, &in, tile))
+        packed_tile t = {.quantiser = q,
+                         .kinds = p->codes,
+                         .in = &in,
+                         .n = (size_t)min_u64(QUANT_TILE, n - i),
+                         .first = (uint32_t)i,
+                         .predictor = p->predictor,
+                         .identity = p->identity,
+                         .strides = {plan->shape.channels, plan->shape.line},
+                         .codes = carried ? codes : codes + i * size,
+                         .x = x + i * element,
+                         .stream = stream};
+        if (!decode_tile(plan, p->width, &t))
             return false;
-        k->unpredict[p->width](p->predictor, tile, count * BLOCK, s);
-        if (q)
-            k->dequantise[p->width][plan->dtype](q, tile, (size_t)min_u64(count * BLOCK, n - i), (uint32_t)i, x + i * element,
-                                                 stream);
     }
     return in.next == in.end;
 }

@@ -130,14 +130,29 @@ static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, 
     return tile_failures(j);
 }
 
-#define DEFINE_ENCODE_TILE(type, quantise, pack)                        \
-    static uint64_t encode_tile_##type(const tile_job *job)             \
-    {                                                                   \
-        return encode_tile_by(job, quantise, predict_16_generic, pack); \
+static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpredict_fn *unpredict, dequantise_fn *dequantise)
+{
+    size_t n_blocks = (t->n + BLOCK - 1) / BLOCK;
+    if (!unpack(t->kinds, t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
+        return false;
+    unpredict(t->predictor, t->codes, n_blocks * BLOCK, t->strides);
+    dequantise(t->quantiser, t->codes, t->n, t->first, t->x, t->stream);
+    return true;
+}
+
+/* Both for a type that the family has no quantisers of its own for. */
+#define DEFINE_TILES(type, pack, unpack, unpredict)                                         \
+    static uint64_t encode_tile_##type(const tile_job *job)                                 \
+    {                                                                                       \
+        return encode_tile_by(job, quantise_##type##_16_generic, predict_16_generic, pack); \
+    }                                                                                       \
+    static bool decode_tile_##type(const packed_tile *tile)                                 \
+    {                                                                                       \
+        return decode_tile_by(tile, unpack, unpredict, dequantise_##type##_16_generic);     \
     }
 
-/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>.
- */
+/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>
+ * and decode_tile_<type>. */
 #define KERNEL_TABLE(family, quantise_f32, dequantise_f32, predict_16, unpredict_16, pack_16, pack_cost_16, unpack_16,       \
                      gather_row_16, scatter_row_16, model_row_16, decode_row_16, entropy_encoder)                            \
     {                                                                                                                        \
@@ -153,6 +168,7 @@ static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, 
         .pack_cost = {pack_cost_16, pack_cost_32_generic, pack_cost_64_generic},                                             \
         .unpack = {unpack_16, unpack_32_generic, unpack_64_generic},                                                         \
         .encode_tile = {encode_tile_f32, encode_tile_f16, encode_tile_bf16, encode_tile_f64},                                \
+        .decode_tile = {decode_tile_f32, decode_tile_f16, decode_tile_bf16, decode_tile_f64},                                \
         .gather_row = {gather_row_16, gather_row_32_generic}, .scatter_row = {scatter_row_16, scatter_row_32_generic},       \
         .model_row = {model_row_16, model_row_32_generic}, .decode_row = {decode_row_16, decode_row_32_generic},             \
         .entropy_encode = (entropy_encoder),                                                                                 \

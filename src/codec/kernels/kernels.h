@@ -10,7 +10,7 @@
  *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
  *   entropy    symbols -> 64 interleaved rANS states
  *
- * Decompression runs unpack/unpredict or decode_row, then dequantise.
+ * Decompression runs unpack/unpredict or decode_row, then dequantise. Tiles of level fast can go through all stages at once.
  */
 #ifndef COMET_CODEC_KERNELS_H
 #define COMET_CODEC_KERNELS_H
@@ -124,6 +124,24 @@ typedef struct tile_job {
 /* quantise, predict and pack, 16-bit codes, the same as one after the other. Returns the number of elements that failed. */
 typedef uint64_t encode_tile_fn(const tile_job *job);
 
+/* A packed tile, and where it goes. */
+typedef struct packed_tile {
+    const quantiser *quantiser;
+    const uint8_t *kinds;
+    block_reader *in; /* moved on */
+    size_t n;         /* elements, at most QUANT_TILE */
+    uint32_t first;   /* the first one's index in the chunk, a multiple of BLOCK */
+    enum predictor predictor;
+    bool identity;
+    strides strides;
+    void *codes; /* as for unpredict; afterwards those that tiles behind are predicted from are in place */
+    void *x;
+    bool stream; /* as for dequantise */
+} packed_tile;
+
+/* unpack, unpredict and dequantise, 16-bit codes, the same as one after the other. False if the bytes run out. */
+typedef bool decode_tile_fn(const packed_tile *tile);
+
 /* ---- dense ---- */
 
 #define LANES 64      /* interleaved entropy coder states */
@@ -199,6 +217,7 @@ typedef struct codec_kernels {
     pack_cost_fn *pack_cost[N_CODE_WIDTHS];
     unpack_fn *unpack[N_CODE_WIDTHS];
     encode_tile_fn *encode_tile[N_DTYPES];
+    decode_tile_fn *decode_tile[N_DTYPES];
     gather_row_fn *gather_row[2];
     scatter_row_fn *scatter_row[2];
     model_row_fn *model_row[2];

@@ -125,10 +125,10 @@ static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_bl
     return true;
 }
 
-DEFINE_ENCODE_TILE(f32, quantise_f32_16_generic, pack_16_avx2)
-DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_avx2)
-DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, pack_16_avx2)
-DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, pack_16_avx2)
+DEFINE_TILES(f32, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+DEFINE_TILES(f16, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+DEFINE_TILES(bf16, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+DEFINE_TILES(f64, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
 
 const codec_kernels codec_kernels_avx2 =
     KERNEL_TABLE(COMET_ISA_AVX2, quantise_f32_16_generic, dequantise_f32_16_generic, predict_16_generic, unpredict_16_generic,

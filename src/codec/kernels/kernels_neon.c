@@ -32,10 +32,10 @@ static uint8_t *pack_16_neon(const void *residuals, size_t n_blocks, size_t firs
     return out;
 }
 
-DEFINE_ENCODE_TILE(f32, quantise_f32_16_generic, pack_16_neon)
-DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_neon)
-DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, pack_16_neon)
-DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, pack_16_neon)
+DEFINE_TILES(f32, pack_16_neon, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(f16, pack_16_neon, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(bf16, pack_16_neon, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(f64, pack_16_neon, unpack_16_generic, unpredict_16_generic)
 
 const codec_kernels codec_kernels_neon =
     KERNEL_TABLE(COMET_ISA_NEON, quantise_f32_16_generic, dequantise_f32_16_generic, predict_16_generic, unpredict_16_generic,

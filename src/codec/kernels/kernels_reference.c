@@ -1,10 +1,10 @@
 /* The plain C family: the generic bodies as they are. The other families must equal it bit for bit. */
 #include "codec/kernels/generic.h"
 
-DEFINE_ENCODE_TILE(f32, quantise_f32_16_generic, pack_16_generic)
-DEFINE_ENCODE_TILE(f16, quantise_f16_16_generic, pack_16_generic)
-DEFINE_ENCODE_TILE(bf16, quantise_bf16_16_generic, pack_16_generic)
-DEFINE_ENCODE_TILE(f64, quantise_f64_16_generic, pack_16_generic)
+DEFINE_TILES(f32, pack_16_generic, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(f16, pack_16_generic, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(bf16, pack_16_generic, unpack_16_generic, unpredict_16_generic)
+DEFINE_TILES(f64, pack_16_generic, unpack_16_generic, unpredict_16_generic)
 
 const codec_kernels codec_kernels_reference =
     KERNEL_TABLE(COMET_ISA_REFERENCE, quantise_f32_16_generic, dequantise_f32_16_generic, predict_16_generic,
