@@ -10,7 +10,8 @@
 #include "train/elementwise.h"
 #include "train/model_assess.h"
 
-#define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
+#define MIN_POSITIONS 4  /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
+#define MOST_PRODUCTS 40 /* in^2 for each channel out: what they cost a position against passes over its channels */
 
 /* ---- which ---- */
 
@@ -31,12 +32,15 @@ static bool is_pointwise(const comet_layer *l)
     return unit;
 }
 
+/* Level dense takes longer to code what would be stored than the products do. */
 static bool is_worth_it(const comet_model *m, const op *conv)
 {
     uint64_t in[5], out[5];
     layout_dims(m->values[conv->inputs[0]].layout, in);
     layout_dims(m->values[conv->output].layout, out);
-    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && out[0] * out[2] * out[3] >= MIN_POSITIONS * out[1];
+    const bool saves_time = m->params.compression.mode == COMET_COMPRESS_DENSE || in[1] * in[1] <= MOST_PRODUCTS * out[1];
+    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && saves_time &&
+           out[0] * out[2] * out[3] >= MIN_POSITIONS * out[1];
 }
 
 /* Nobody but the batch norm reads the convolution's output, and nobody the batch norm's in backward. */
