@@ -124,8 +124,8 @@ comet_status kernel_pool_backward(backend *b, const pool_spec *spec, const kerne
 comet_status kernel_lrn_forward(backend *b, const comet_layer *layer, const layout *data, kernel **k);
 comet_status kernel_lrn_backward(backend *b, const comet_layer *layer, const kernel *forward, kernel **k);
 
-/* dst = the sum of two sources, then relu if asked; dst may be the first. */
-comet_status kernel_add(backend *b, bool relu, const layout *data, kernel **k);
+/* dst = the sum of two sources; dst may be the first. */
+comet_status kernel_add(backend *b, const layout *data, kernel **k);
 /* dst = the sources one after another along channels. */
 comet_status kernel_concat(backend *b, uint32_t n, const layout *const *sources, kernel **k);
 /* dst = channels [first, first + those of `part`) of src. */

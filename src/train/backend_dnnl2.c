@@ -816,12 +816,12 @@ comet_status kernel_lrn_backward(backend *b, const comet_layer *l, const kernel 
 
 /* ---- joining and moving ---- */
 
-comet_status kernel_add(backend *b, bool relu, const layout *data, kernel **k)
+comet_status kernel_add(backend *b, const layout *data, kernel **k)
 {
     dnnl_binary_desc_t desc;
     dnnl_primitive_desc_t pd;
     TRY_DNNL(dnnl_binary_desc_init(&desc, dnnl_binary_add, &data->md, &data->md, &data->md), "an addition");
-    TRY(make_pd(b, &desc, relu, NULL, "an addition", &pd));
+    TRY(make_pd(b, &desc, false, NULL, "an addition", &pd));
     const operand_md operands[] = {{ARG_SRC, &data->md}, {ARG_SRC_1, &data->md}, {ARG_DST, &data->md}};
     return MAKE(b, pd, operands, k);
 }

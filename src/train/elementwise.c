@@ -183,12 +183,15 @@ bool all_finite(uint64_t n, const float *x)
 
 /* ---- the same code for each instruction set ---- */
 
+enum { WIDE = 16 };
+typedef float vec __attribute__((vector_size(4 * WIDE)));
+typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
+
+#define INLINED static inline __attribute__((always_inline))
+
 /* By bits, so that compilers need no branch and dx may be dy. */
-static inline __attribute__((always_inline)) void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
+INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
 {
-    enum { WIDE = 16 };
-    typedef float vec __attribute__((vector_size(4 * WIDE)));
-    typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
     uint64_t i = 0;
     for (; i + WIDE <= n; i += WIDE) {
         vec v, d;
@@ -201,29 +204,60 @@ static inline __attribute__((always_inline)) void pass_all(uint64_t n, const flo
         dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void pass_avx2(uint64_t n, const float *y, const float *dy, float *dx)
+INLINED void sum_all(uint64_t n, const float *a, const float *b, bool relu, float *y)
 {
-    pass_all(n, y, dy, dx);
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        vec v, w;
+        memcpy(&v, a + i, sizeof v);
+        memcpy(&w, b + i, sizeof w);
+        v += w;
+        v = relu ? (vec)((mask)v & (v > 0)) : v;
+        memcpy(y + i, &v, sizeof v);
+    }
+    for (; i < n; i++) {
+        const float v = a[i] + b[i];
+        y[i] = relu && !(v > 0) ? 0 : v;
+    }
 }
 
-__attribute__((target("avx512f"))) static void pass_avx512(uint64_t n, const float *y, const float *dy, float *dx)
-{
-    pass_all(n, y, dy, dx);
-}
+#ifdef __x86_64__
+#define FOR_SET(name, set)                                                                                               \
+    __attribute__((target(set))) static void pass_##name(uint64_t n, const float *y, const float *dy, float *dx)         \
+    {                                                                                                                    \
+        pass_all(n, y, dy, dx);                                                                                          \
+    }                                                                                                                    \
+    __attribute__((target(set))) static void sum_##name(uint64_t n, const float *a, const float *b, bool relu, float *y) \
+    {                                                                                                                    \
+        if (relu)                                                                                                        \
+            sum_all(n, a, b, true, y);                                                                                   \
+        else                                                                                                             \
+            sum_all(n, a, b, false, y);                                                                                  \
+    }
+FOR_SET(avx2, "avx2")
+FOR_SET(avx512, "avx512f")
 #endif
 
 void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
 {
 #ifdef __x86_64__
-    if (comet_isa_active() == COMET_ISA_AVX512) {
-        pass_avx512(n, y, dy, dx);
-        return;
-    }
-    if (comet_isa_active() == COMET_ISA_AVX2) {
-        pass_avx2(n, y, dy, dx);
-        return;
+    switch (comet_isa_active()) {
+    case COMET_ISA_AVX512: pass_avx512(n, y, dy, dx); return;
+    case COMET_ISA_AVX2: pass_avx2(n, y, dy, dx); return;
+    default: break;
     }
 #endif
     pass_all(n, y, dy, dx);
+}
+
+void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y)
+{
+#ifdef __x86_64__
+    switch (comet_isa_active()) {
+    case COMET_ISA_AVX512: sum_avx512(n, a, b, relu, y); return;
+    case COMET_ISA_AVX2: sum_avx2(n, a, b, relu, y); return;
+    default: break;
+    }
+#endif
+    sum_all(n, a, b, relu, y);
 }

@@ -1,4 +1,4 @@
-/* Elementwise work that oneDNN has no fast kernel for: dropout, and the product of squeeze-excitation. */
+/* Elementwise work that oneDNN has no fast kernel for, or that goes tile by tile. */
 #ifndef COMET_TRAIN_ELEMENTWISE_H
 #define COMET_TRAIN_ELEMENTWISE_H
 
@@ -30,6 +30,9 @@ void multiply_backward(const multiply_spec *spec, const float *a, const float *b
 
 /* dx = dy where y is positive, else 0; dx may be dy. */
 void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx);
+
+/* y = a + b, or with relu 0 where that is not positive; y may be a or b. */
+void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y);
 
 /* y += x */
 void add_to(uint64_t n, const float *x, float *y);

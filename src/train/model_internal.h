@@ -40,6 +40,7 @@ typedef struct value {
     bool derived;         /* from what its producer, a batch norm, stored */
     bool norm_input;      /* a batch norm stores it for itself */
     bool masks_only;      /* all that is read off it is where it is positive */
+    bool put_by_producer; /* it is coded as it is made; others are put before their last reader runs */
     const char *saved_for;
     comet_slot_class saved_class;
     comet_exactness exactness;
@@ -229,6 +230,12 @@ uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
 /* A reader has gone through tiles in their order, if `all` to the last: then they all lie in norm_whole, where there is one. */
 void norm_took(op *o, bool all);
 
+/* ---- model_add.c ---- */
+
+comet_status add_prepare(comet_model *m, op *o);
+comet_status add_forward(comet_model *m, op *o, run_mode mode);
+comet_status add_backward(comet_model *m, op *o);
+
 /* ---- model_folded.c: a batch norm folded into the backward pass of the convolution before it ---- */
 
 /* Which ones; before slots are declared. */
@@ -250,6 +257,10 @@ comet_slot value_slot(const comet_model *m, uint32_t v);
 /* Before op o runs forward: what it reads last is put; after: what nobody reads, and its workspace. */
 comet_status saved_put_before(comet_model *m, const op *o);
 comet_status saved_put_after(comet_model *m, const op *o);
+/* Around the making of value v, which is put_by_producer: the slot that its tiles go to as they are made; or, where they must
+ * all be there first, COMET_NO_SLOT. */
+comet_status saved_put_begin(comet_model *m, uint32_t v, comet_slot *slot);
+comet_status saved_put_end(comet_model *m, uint32_t v, comet_slot slot);
 /* Around op o's backward. Ops with weights take their input themselves, part by part. */
 comet_status saved_take(comet_model *m, op *o);
 typedef struct saved_part {

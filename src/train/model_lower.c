@@ -152,8 +152,7 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
     if (sum != there)
         g->n_users[there]--;
     g->at[v] = sum;
-    return kernel_add(m->backend, false, by_parts ? kernel_layout(o->backward_data, ARG_DIFF_SRC) : m->values[v].layout,
-                      &o->add[j]);
+    return kernel_add(m->backend, by_parts ? kernel_layout(o->backward_data, ARG_DIFF_SRC) : m->values[v].layout, &o->add[j]);
 }
 
 static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)

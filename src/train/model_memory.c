@@ -26,7 +26,7 @@ static bool value_life(const comet_model *m, uint32_t v, slot_life *life)
     if (x->slot == COMET_NO_SLOT || x->producer == NONE)
         return false;
     *life = (slot_life){.slot = x->slot,
-                        .first = x->last_reader == NONE ? x->producer : x->last_reader,
+                        .first = x->put_by_producer || x->last_reader == NONE ? x->producer : x->last_reader,
                         .last = moment_backward(m, &m->ops[x->last_backward], 1),
                         .masks_only = x->masks_only};
     return true;

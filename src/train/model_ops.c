@@ -1,6 +1,6 @@
 /*
  * The kinds of ops: how each prepares its kernels, runs forward and runs backward. Those with weights are in model_weighted.c,
- * batch norm in model_norm.c.
+ * batch norm in model_norm.c, addition in model_add.c.
  */
 #include <math.h>
 #include <stdio.h>
@@ -196,31 +196,6 @@ static comet_status dropout_backward(comet_model *m, op *o)
 }
 
 /* ---- joining ---- */
-
-static comet_status add_prepare(comet_model *m, op *o)
-{
-    set_output_layout(m, o, input_layout(m, o));
-    o->masks = o->relu && !m->params.inference;
-    return kernel_add(m->backend, o->relu, input_layout(m, o), &o->forward);
-}
-
-/* The first operand may be the destination; the second may too, being the first then. */
-static comet_status add_forward(comet_model *m, op *o, run_mode mode)
-{
-    (void)mode;
-    void *a = value_data(m, o->inputs[0]), *b = value_data(m, o->inputs[1]), *dst = value_data(m, o->output);
-    const kernel_args args = {.at = {[ARG_SRC] = b == dst ? b : a,
-                                     [ARG_SRC_1] = b == dst ? a : b,
-                                     [ARG_DST] = dst,
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_forward)}};
-    return kernel_run(o->forward, &args);
-}
-
-static comet_status add_backward(comet_model *m, op *o)
-{
-    (void)m, (void)o; /* the gradient passes through */
-    return COMET_OK;
-}
 
 static comet_status multiply_prepare(comet_model *m, op *o)
 {

@@ -41,12 +41,17 @@ static comet_slot_spec spec_of(const char *layer, comet_slot_class class_, comet
     return spec;
 }
 
+static const char *maker_of(const comet_model *m, const value *x)
+{
+    return x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
+}
+
 static comet_status declare_value(comet_model *m, value *x)
 {
     if (!x->saved || x->derived)
         return COMET_OK;
-    const char *layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
-    const comet_slot_spec spec = spec_of(layer, x->saved_class, x->exactness, x->layout);
+    const comet_slot_spec spec = spec_of(maker_of(m, x), x->saved_class, x->exactness, x->layout);
+    x->put_by_producer = m->coded && x->producer != NONE && m->ops[x->producer].type == op_type_of(COMET_OP_ADD);
     return comet_store_declare(m->store, &spec, &x->slot);
 }
 
@@ -111,13 +116,16 @@ comet_slot value_slot(const comet_model *m, uint32_t v)
 
 /* ---- forward ---- */
 
-static comet_status put_value(comet_model *m, uint32_t v)
+static comet_status dump_value(comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
-    const char *layer = x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
-    if (m->dump)
-        TRY(dump_tensor(m, layer, x->saved_for, x->layout, value_data(m, v)));
-    return comet_store_put(m->store, x->slot, value_data(m, v));
+    return m->dump ? dump_tensor(m, maker_of(m, x), x->saved_for, x->layout, value_data(m, v)) : COMET_OK;
+}
+
+static comet_status put_value(comet_model *m, uint32_t v)
+{
+    TRY(dump_value(m, v));
+    return comet_store_put(m->store, m->values[v].slot, value_data(m, v));
 }
 
 comet_status saved_put_before(comet_model *m, const op *o)
@@ -127,7 +135,7 @@ comet_status saved_put_before(comet_model *m, const op *o)
         bool again = false; /* the same value twice */
         for (uint32_t k = 0; k < j; k++)
             again |= o->inputs[k] == o->inputs[j];
-        if (x->slot != COMET_NO_SLOT && x->last_reader == o->index && !again)
+        if (x->slot != COMET_NO_SLOT && !x->put_by_producer && x->last_reader == o->index && !again)
             TRY(put_value(m, o->inputs[j]));
     }
     return COMET_OK;
@@ -136,10 +144,29 @@ comet_status saved_put_before(comet_model *m, const op *o)
 comet_status saved_put_after(comet_model *m, const op *o)
 {
     const value *y = &m->values[o->output];
-    if (y->slot != COMET_NO_SLOT && y->last_reader == NONE)
+    if (y->slot != COMET_NO_SLOT && !y->put_by_producer && y->last_reader == NONE)
         TRY(put_value(m, o->output));
     return o->workspace_slot == COMET_NO_SLOT ? COMET_OK
                                               : comet_store_put(m->store, o->workspace_slot, arena_at(&m->arena, o->workspace));
+}
+
+/* A bound relative to the deviation is known when all of it is there. */
+comet_status saved_put_begin(comet_model *m, uint32_t v, comet_slot *slot)
+{
+    const comet_slot_policy *p = comet_store_slot_policy(m->store, m->values[v].slot);
+    *slot = COMET_NO_SLOT;
+    if (p->policy != COMET_POLICY_LOSSLESS && (p->policy != COMET_POLICY_BOUNDED || p->of_deviation))
+        return COMET_OK;
+    *slot = m->values[v].slot;
+    return comet_store_put_begin(m->store, *slot);
+}
+
+comet_status saved_put_end(comet_model *m, uint32_t v, comet_slot slot)
+{
+    if (slot == COMET_NO_SLOT)
+        return put_value(m, v);
+    TRY(dump_value(m, v));
+    return comet_store_put_end(m->store, slot);
 }
 
 /* ---- backward ---- */

@@ -1,0 +1,86 @@
+/* Sums and masks element by element, of every length, in place and not, under whatever instruction set is active. */
+#include <math.h>
+
+#include "testing.h"
+#include "train/elementwise.h"
+
+enum { MOST = 70 };
+
+/* Numbers of all kinds; one in eight stands at the relu's threshold or is no number. */
+static void fill(test_rng *r, float *x, size_t n)
+{
+    static const float odd[] = {0.0f, -0.0f, NAN, INFINITY, -INFINITY, 1e-45f, -1e-45f};
+    for (size_t i = 0; i < n; i++)
+        x[i] = rng_chance(r, 8) ? odd[rng_below(r, COUNT_OF(odd))] : (float)rng_normal(r);
+}
+
+static bool same(float a, float b)
+{
+    return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
+}
+
+static void check_sum(const float *a, const float *b, bool relu, const float *y, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float v = a[i] + b[i], expected = relu && !(v > 0) ? 0 : v;
+        if (!same(y[i], expected))
+            fail_because("%a + %a, relu %d: %a at %zu of %zu", (double)a[i], (double)b[i], relu, (double)y[i], i, n);
+    }
+}
+
+static void test_sum(void **state)
+{
+    float a[MOST], b[MOST], y[MOST + 1];
+    test_rng r = {71};
+    for (size_t n = 0; n < MOST; n++)
+        for (int relu = 0; relu < 2; relu++) {
+            fill(&r, a, n);
+            fill(&r, b, n);
+            y[n] = 7;
+            sum_of(n, a, b, relu, y);
+            check_sum(a, b, relu, y, n);
+            memcpy(y, a, n * sizeof *y);
+            sum_of(n, y, b, relu, y);
+            check_sum(a, b, relu, y, n);
+            memcpy(y, b, n * sizeof *y);
+            sum_of(n, a, y, relu, y);
+            check_sum(a, b, relu, y, n);
+            memcpy(y, a, n * sizeof *y);
+            sum_of(n, y, y, relu, y);
+            check_sum(a, a, relu, y, n);
+            assert_true(y[n] == 7);
+        }
+}
+
+static void check_pass(const float *y, const float *dy, const float *dx, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!same(dx[i], y[i] > 0 ? dy[i] : 0))
+            fail_because("%a where the output is %a: %a at %zu of %zu", (double)dy[i], (double)y[i], (double)dx[i], i, n);
+}
+
+static void test_pass_where_positive(void **state)
+{
+    float y[MOST], dy[MOST], dx[MOST + 1];
+    test_rng r = {72};
+    for (size_t n = 0; n < MOST; n++) {
+        fill(&r, y, n);
+        fill(&r, dy, n);
+        dx[n] = 7;
+        pass_where_positive(n, y, dy, dx);
+        check_pass(y, dy, dx, n);
+        memcpy(dx, dy, n * sizeof *dx);
+        pass_where_positive(n, y, dx, dx);
+        check_pass(y, dy, dx, n);
+        assert_true(dx[n] == 7);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum),
+        cmocka_unit_test(test_pass_where_positive),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
