@@ -9,23 +9,15 @@
 
 #define TILE ((uint64_t)1 << 16) /* elements */
 
-typedef struct sums_run {
-    const channel_sums_spec *spec;
-    uint64_t tile;
-    float *lanes;
-    double *segments; /* of all tiles */
-    uint64_t segment_doubles;
-} sums_run;
-
-static uint64_t tile_of(const norm_shape *s)
+static uint64_t tile_of(const channel_sums_spec *spec)
 {
-    const uint64_t rows = TILE / s->period;
-    return (rows > 0 ? rows : 1) * s->period;
+    const uint64_t period = spec->shape->period;
+    return spec->tile > 0 ? spec->tile : max_u64(TILE / period, 1) * period;
 }
 
-static uint64_t segment_doubles(const norm_shape *s)
+static uint64_t segment_doubles(const channel_sums_spec *spec)
 {
-    return norm_segments(s, tile_of(s)) * NORM_SUMS * s->width;
+    return norm_segments(spec->shape, tile_of(spec)) * NORM_SUMS * spec->shape->width;
 }
 
 static uint64_t lanes_bytes(const norm_shape *s)
@@ -33,40 +25,65 @@ static uint64_t lanes_bytes(const norm_shape *s)
     return (norm_lanes(s) * sizeof(float) + 63) / 64 * 64;
 }
 
-static uint64_t count_tiles(const norm_shape *s, uint64_t n)
+static uint64_t count_tiles(const channel_sums_spec *spec)
 {
-    return (n + tile_of(s) - 1) / tile_of(s);
+    return (spec->n + tile_of(spec) - 1) / tile_of(spec);
 }
 
-uint64_t channel_sums_bytes(const norm_shape *s, uint64_t n)
+uint64_t channel_sums_bytes(const channel_sums_spec *spec)
 {
-    return lanes_bytes(s) + count_tiles(s, n) * segment_doubles(s) * sizeof(double);
+    return lanes_bytes(spec->shape) + count_tiles(spec) * segment_doubles(spec) * sizeof(double);
 }
 
-static comet_status sum_tile(void *arg, uint64_t tile, size_t worker)
+void channel_sums_begin(channel_sums *c, const channel_sums_spec *spec, void *scratch)
 {
-    const sums_run *r = arg;
-    const uint64_t first = tile * r->tile;
+    *c = (channel_sums){.shape = spec->shape,
+                        .n = spec->n,
+                        .tile = tile_of(spec),
+                        .n_tiles = count_tiles(spec),
+                        .lanes = scratch,
+                        .segments = (double *)(void *)((uint8_t *)scratch + lanes_bytes(spec->shape)),
+                        .segment_doubles = segment_doubles(spec)};
+    memset(c->lanes, 0, lanes_bytes(spec->shape));
+    if (spec->shift)
+        norm_spread(spec->shape, spec->shift, c->lanes);
+}
+
+static uint64_t length_of(const channel_sums *c, uint64_t k)
+{
+    return min_u64(c->tile, c->n - k * c->tile);
+}
+
+void channel_sums_add(const channel_sums *c, uint64_t k, const float *x)
+{
+    norm_sum_moments(c->shape, x, k * c->tile, length_of(c, k), c->lanes, c->segments + k * c->segment_doubles);
+}
+
+void channel_sums_end(const channel_sums *c, double *sums)
+{
+    memset(sums, 0, 2 * c->shape->channels * sizeof *sums);
+    for (uint64_t k = 0; k < c->n_tiles; k++)
+        norm_fold(c->shape, k * c->tile, length_of(c, k), c->segments + k * c->segment_doubles, 2, sums);
+}
+
+typedef struct whole {
+    channel_sums sums;
+    const float *x;
+} whole;
+
+static comet_status add_tile(void *arg, uint64_t k, size_t worker)
+{
+    const whole *w = arg;
     (void)worker;
-    norm_sum_moments(r->spec->shape, r->spec->x + first, first, min_u64(r->tile, r->spec->n - first), r->lanes,
-                     r->segments + tile * r->segment_doubles);
+    channel_sums_add(&w->sums, k, w->x + k * w->sums.tile);
     return COMET_OK;
 }
 
-comet_status channel_sums(const channel_sums_spec *spec, double *sums, void *scratch)
+comet_status channel_sums_of(const channel_sums_spec *spec, const float *x, uint32_t n_threads, void *scratch, double *sums)
 {
-    const norm_shape *s = spec->shape;
-    const uint64_t n_tiles = count_tiles(s, spec->n);
-    sums_run r = {.spec = spec, .tile = tile_of(s), .lanes = scratch, .segment_doubles = segment_doubles(s)};
-    r.segments = (double *)(void *)((uint8_t *)scratch + lanes_bytes(s));
-    memset(r.lanes, 0, lanes_bytes(s));
-    if (spec->shift)
-        norm_spread(s, spec->shift, r.lanes);
-    TRY(tile_run(spec->n_threads, 0, n_tiles, sum_tile, &r, "sums by channel"));
-    memset(sums, 0, 2 * s->channels * sizeof *sums);
-    for (uint64_t k = 0; k < n_tiles; k++) {
-        const uint64_t first = k * r.tile;
-        norm_fold(s, first, min_u64(r.tile, spec->n - first), r.segments + k * r.segment_doubles, 2, sums);
-    }
+    whole w = {.x = x};
+    channel_sums_begin(&w.sums, spec, scratch);
+    TRY(tile_run(n_threads, 0, w.sums.n_tiles, add_tile, &w, "sums by channel"));
+    channel_sums_end(&w.sums, sums);
     return COMET_OK;
 }

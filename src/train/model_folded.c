@@ -123,6 +123,17 @@ static bool kernels_suit(const op *o, const folded *f)
            kernel_layout(f->gram, ARG_SRC) == input && kernel_layout(f->gram, ARG_DIFF_DST) == input;
 }
 
+/* A relu that the gradient of y passes on its way, and nothing joins it behind. */
+static uint32_t mask_before(comet_model *m, uint32_t y)
+{
+    op *reader = &m->ops[m->values[y].last_reader];
+    if (!reader->masks || !reader->type->passes_gradient || count_reading_ops(m, y) != 1)
+        return NONE;
+    reader->sums = true;
+    reader->norm = norm_shape_of(m->values[y].layout, false);
+    return reader->index;
+}
+
 static comet_status fold(comet_model *m, op *norm)
 {
     op *conv = &m->ops[m->values[norm->inputs[0]].producer];
@@ -142,6 +153,7 @@ static comet_status fold(comet_model *m, op *norm)
         folded_destroy(f);
         return status == COMET_ERROR_MEMORY ? status : COMET_OK;
     }
+    f->summed_by = mask_before(m, norm->output);
     conv->folded = f;
     norm->folded_into = conv->index;
     return COMET_OK;
@@ -165,7 +177,9 @@ static uint64_t padded_layout(const kernel *k, kernel_arg arg)
 static uint64_t sums_scratch_bytes(const comet_model *m, const op *o)
 {
     const norm_shape *input = &o->folded->input, *output = &m->ops[o->folded->norm].norm;
-    return max_u64(channel_sums_bytes(input, input->n_elements), channel_sums_bytes(output, output->n_elements));
+    const channel_sums_spec of_input = {.shape = input, .n = input->n_elements};
+    const channel_sums_spec of_output = {.shape = output, .n = output->n_elements};
+    return max_u64(channel_sums_bytes(&of_input), channel_sums_bytes(&of_output));
 }
 
 static uint64_t block_floats(const comet_model *m, const op *o, folded_block block)
@@ -212,6 +226,8 @@ comet_status folded_declare(comet_model *m, op *o)
         floats += block_floats(m, o, (folded_block)i);
     TRY(arena_declare(&m->arena, floats * sizeof(float), first, &o->folded->memory));
     arena_extend(&m->arena, o->folded->memory, last);
+    if (o->folded->summed_by != NONE && m->ops[o->folded->summed_by].mask_sums != NO_BUFFER)
+        arena_extend(&m->arena, m->ops[o->folded->summed_by].mask_sums, first);
     if (o->rooms[0] != NO_BUFFER)
         arena_extend(&m->arena, o->rooms[0], last);
     if (o->scratch_weights != NO_BUFFER)
@@ -249,19 +265,22 @@ static comet_status run_gram(comet_model *m, op *o, float *gram)
 static comet_status sum_input(comet_model *m, const op *o, folded_block to)
 {
     const folded *f = o->folded;
-    const channel_sums_spec spec = {.shape = &f->input,
-                                    .x = value_data_backward(m, o->inputs[0]),
-                                    .n = f->input.n_elements / o->n_parts,
-                                    .n_threads = m->params.n_threads};
-    return channel_sums(&spec, folded_sums_at(m, o, to), folded_at(m, o, FOLDED_SCRATCH));
+    const channel_sums_spec spec = {.shape = &f->input, .n = f->input.n_elements / o->n_parts};
+    return channel_sums_of(&spec, value_data_backward(m, o->inputs[0]), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
+                           folded_sums_at(m, o, to));
 }
 
 static comet_status sum_diff(comet_model *m, const op *o)
 {
-    const norm_shape *s = &m->ops[o->folded->norm].norm;
-    const channel_sums_spec spec = {
-        .shape = s, .x = arena_at(&m->arena, o->diff), .n = s->n_elements, .n_threads = m->params.n_threads};
-    return channel_sums(&spec, folded_sums_at(m, o, FOLDED_DIFF_SUMS), folded_at(m, o, FOLDED_SCRATCH));
+    const folded *f = o->folded;
+    const norm_shape *s = &m->ops[f->norm].norm;
+    const double *summed = f->summed_by == NONE ? NULL : arena_at(&m->arena, m->ops[f->summed_by].mask_sums);
+    const channel_sums_spec spec = {.shape = s, .n = s->n_elements};
+    if (!summed)
+        return channel_sums_of(&spec, arena_at(&m->arena, o->diff), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
+                               folded_sums_at(m, o, FOLDED_DIFF_SUMS));
+    memcpy(folded_sums_at(m, o, FOLDED_DIFF_SUMS), summed, 2 * s->channels * sizeof *summed);
+    return COMET_OK;
 }
 
 static void add_part(const comet_model *m, const op *o)

@@ -24,6 +24,7 @@
 
 struct folded {
     uint32_t norm;            /* the batch norm's op */
+    uint32_t summed_by;       /* op whose mask_sums are those of dy, NONE: there is none */
     uint64_t in, out;         /* channels */
     double count;             /* positions */
     norm_shape input;         /* how a lies */

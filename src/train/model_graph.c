@@ -66,6 +66,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .fresh_bias = NO_BUFFER,
               .gradient = NO_BUFFER,
               .part_gradient = NO_BUFFER,
+              .mask_sums = NO_BUFFER,
               .diff_dst = NO_BUFFER,
               .diff = NO_BUFFER,
               .consumer = NONE,

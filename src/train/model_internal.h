@@ -85,6 +85,7 @@ struct op {
     bool relu;                                                  /* fused behind it */
     bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
     bool masks;         /* backward: the gradient passes where the output is positive (fused relu, not batch norm's) */
+    bool sums;          /* masks: and its sums by channel are wanted of what passed */
     kernel *forward, *backward_data, *backward_weights;
     uint32_t n_parts; /* convolution, linear: backward takes the batch in so many equal parts, and its kernels are for one; 0 */
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
@@ -94,9 +95,9 @@ struct op {
     uint32_t mean, variance;                    /* running statistics */
     uint64_t batch_mean, batch_variance;        /* floats, in the block of statistics */
     comet_slot norm_slot;                       /* batch norm: what it stores */
-    norm_shape norm;
-    uint64_t norm_tile;   /* elements that it takes at once in training */
-    uint32_t norm_tensor; /* of the adaptive bound, or NONE */
+    norm_shape norm;                            /* batch norm, or where there are sums: how its output lies */
+    uint64_t norm_tile;                         /* elements that it takes at once in training */
+    uint32_t norm_tensor;                       /* of the adaptive bound, or NONE */
     float norm_coarse;    /* how much more coarsely than its bound it stores what the relu cut off, in the step at hand */
     buffer_id norm_whole; /* as value.whole, for what it stored */
     bool norm_decoded;
@@ -111,6 +112,7 @@ struct op {
     buffer_id gradient;       /* fused update: of its weights, then of its bias */
     buffer_id part_gradient;  /* likewise of a part of the batch, as the kernel makes it */
     buffer_id diff_dst, diff; /* gradient of the output, and behind a fused relu */
+    buffer_id mask_sums;      /* sums by channel of the latter, then of its squares, in double; NO_BUFFER: they are not made */
     delivery deliveries[COMET_MAX_INPUTS];
     uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
     float *sample;           /* assessing: some channels of the first images of its input, as they were */
@@ -270,8 +272,12 @@ comet_status saved_take_input(comet_model *m, op *o, saved_part part);
 /* Room to decode one of n_parts of value v. */
 uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts);
 comet_status saved_drop(comet_model *m, op *o);
-/* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. */
+/* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. Sums go to
+ * mask_sums, if there are to be any. */
 comet_status saved_mask(comet_model *m, const op *o);
+uint64_t saved_mask_scratch_bytes(const comet_model *m, const op *o);
+/* Of mask_sums; 0 where sums cannot be made on the way. */
+uint64_t saved_mask_sums_bytes(const comet_model *m, const op *o);
 /* The tensor description of a layout for the codec. */
 comet_tensor layout_tensor(const layout *l);
 

@@ -201,19 +201,11 @@ static uint64_t derive_scratch(const comet_model *m, uint32_t v)
     return x->derived ? norm_scratch_bytes(m, &m->ops[x->producer]) : 0;
 }
 
-/* A tile for each worker. */
-static uint64_t mask_scratch(const comet_model *m, const op *o)
-{
-    uint64_t n_tiles, tile;
-    if (!o->masks || comet_store_tiling(m->store, m->values[o->output].slot, &n_tiles, &tile) != COMET_OK)
-        return 0;
-    return m->params.n_threads * tile * sizeof(float);
-}
-
 /* Phase 0: taking, masking, gradients of weights. */
 static uint64_t scratch_of_weights(const comet_model *m, const op *o)
 {
-    uint64_t bytes = max_u64(mask_scratch(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
+    uint64_t bytes =
+        max_u64(saved_mask_scratch_bytes(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
     return o->folded ? max_u64(bytes, folded_scratch_bytes(o->folded)) : bytes;
@@ -237,6 +229,9 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
         TRY(arena_declare(&m->arena, scratch_weights, weights, &o->scratch_weights));
     if (scratch_data > 0)
         TRY(arena_declare(&m->arena, scratch_data, data, &o->scratch_backward));
+    const uint64_t sums = saved_mask_sums_bytes(m, o);
+    if (sums > 0)
+        TRY(arena_declare(&m->arena, sums, weights, &o->mask_sums));
     const bool adds = m->params.accumulate > 1;
     if (o->weight == NONE)
         return COMET_OK;

@@ -289,12 +289,10 @@ void assess_folded_part(comet_model *m, op *o, uint32_t part)
 /* Sums of the sample's images of a tensor of o, its input or the gradient of its output, to FOLDED_PART_SUMS. */
 static comet_status sum_sample(const comet_model *m, const op *o, const norm_shape *shape, const float *x, const float *shift)
 {
-    const channel_sums_spec spec = {.shape = shape,
-                                    .x = x,
-                                    .n = shape->n_elements / m->params.batch * sample_of(m, o).n_images,
-                                    .shift = shift,
-                                    .n_threads = m->params.n_threads};
-    return channel_sums(&spec, folded_sums_at(m, o, FOLDED_PART_SUMS), folded_at(m, o, FOLDED_SCRATCH));
+    const channel_sums_spec spec = {
+        .shape = shape, .n = shape->n_elements / m->params.batch * sample_of(m, o).n_images, .shift = shift};
+    return channel_sums_of(&spec, x, m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
+                           folded_sums_at(m, o, FOLDED_PART_SUMS));
 }
 
 /* ||g (dy - mean)||^2 over the sample: what meets errors of the input, but for the small part that xhat takes. */

@@ -2,6 +2,7 @@
  * What forward leaves for backward: the slots of the store, and when they are put, taken and dropped.
  */
 #include "base/bytes.h"
+#include "train/channel_sums.h"
 #include "train/elementwise.h"
 #include "train/model_internal.h"
 #include "train/tile_run.h"
@@ -297,6 +298,7 @@ typedef struct mask_job {
     uint64_t tile, n;
     const float *whole, *dy; /* whole: decoded already, or NULL */
     float *dx, *rooms;
+    const channel_sums *sums; /* of dx, or NULL */
 } mask_job;
 
 static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
@@ -309,13 +311,44 @@ static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
     else
         TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
     pass_where_positive(n, y, job->dy + first, job->dx + first);
+    if (job->sums)
+        channel_sums_add(job->sums, k, job->dx + first);
     return COMET_OK;
+}
+
+static uint64_t mask_tile_elements(const comet_model *m, const op *o)
+{
+    uint64_t n_tiles, tile;
+    return comet_store_tiling(m->store, m->values[o->output].slot, &n_tiles, &tile) == COMET_OK ? tile : 0;
+}
+
+static channel_sums_spec mask_sums_spec(const comet_model *m, const op *o)
+{
+    return (channel_sums_spec){.shape = &o->norm, .n = o->norm.n_elements, .tile = mask_tile_elements(m, o)};
+}
+
+/* Tiles must end between rows. */
+uint64_t saved_mask_sums_bytes(const comet_model *m, const op *o)
+{
+    return o->sums && mask_tile_elements(m, o) % o->norm.period == 0 ? 2 * o->norm.channels * sizeof(double) : 0;
+}
+
+/* A tile for each worker, then what sums need. */
+uint64_t saved_mask_scratch_bytes(const comet_model *m, const op *o)
+{
+    if (!o->masks)
+        return 0;
+    const channel_sums_spec spec = mask_sums_spec(m, o);
+    const uint64_t rooms = m->params.n_threads * mask_tile_elements(m, o) * sizeof(float);
+    return rooms + (saved_mask_sums_bytes(m, o) > 0 ? channel_sums_bytes(&spec) : 0);
 }
 
 comet_status saved_mask(comet_model *m, const op *o)
 {
     const value *y = &m->values[o->output];
+    const channel_sums_spec spec = mask_sums_spec(m, o);
     uint64_t n_tiles;
+    channel_sums sums;
     mask_job job = {.m = m,
                     .slot = y->slot,
                     .n = layout_bytes(y->layout) / sizeof(float),
@@ -324,5 +357,12 @@ comet_status saved_mask(comet_model *m, const op *o)
                     .dx = arena_at(&m->arena, o->diff),
                     .rooms = arena_at(&m->arena, o->scratch_weights)};
     TRY(comet_store_tiling(m->store, y->slot, &n_tiles, &job.tile));
-    return tile_run(m->params.n_threads, 0, n_tiles, mask_tile, &job, o->layer->name);
+    if (o->mask_sums != NO_BUFFER) {
+        channel_sums_begin(&sums, &spec, job.rooms + m->params.n_threads * job.tile);
+        job.sums = &sums;
+    }
+    TRY(tile_run(m->params.n_threads, 0, n_tiles, mask_tile, &job, o->layer->name));
+    if (job.sums)
+        channel_sums_end(&sums, arena_at(&m->arena, o->mask_sums));
+    return COMET_OK;
 }
