@@ -1,6 +1,5 @@
 #include "train/elementwise.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/random.h"
@@ -171,14 +170,6 @@ void add_to(uint64_t n, const float *x, float *y)
 {
     add_work w = {x, y};
     parallel_for(n, GRAIN, add_part, &w);
-}
-
-bool all_finite(uint64_t n, const float *x)
-{
-    for (uint64_t i = 0; i < n; i++)
-        if (!isfinite(x[i]))
-            return false;
-    return true;
 }
 
 /* ---- the same code for each instruction set ---- */

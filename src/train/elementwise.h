@@ -37,7 +37,4 @@ void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y);
 /* y += x */
 void add_to(uint64_t n, const float *x, float *y);
 
-/* Is every element finite? */
-bool all_finite(uint64_t n, const float *x);
-
 #endif

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "train/elementwise.h"
 #include "train/initialise.h"
 #include "train/loss.h"
 #include "train/model_folded.h"
@@ -14,6 +13,7 @@
 #include "train/model_state.h"
 #include "train/optimiser.h"
 #include "train/parallel.h"
+#include "train/reduce.h"
 
 #define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
 
@@ -458,7 +458,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
             assess_gradient(m, &m->ops[i], step);
     TRY(assess_update(m, step));
     const comet_optimiser *o = &m->params.optimiser;
-    const double norm = o->clip_norm > 0 ? sqrt(optimiser_sum_squares(m->n_learnt, m->gradients)) : 0;
+    const double norm = o->clip_norm > 0 ? sqrt(sum_of_squares(m->n_learnt, m->gradients)) : 0;
     const optimiser_step s = {
         .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
     update_part(m, &s, 0, m->n_learnt, m->gradients);

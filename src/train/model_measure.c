@@ -14,6 +14,7 @@
 #include "train/channel_sums.h"
 #include "train/model_assess.h"
 #include "train/model_folded.h"
+#include "train/reduce.h"
 
 #define SAMPLE_BYTES ((uint64_t)2 << 20) /* of one convolution's sample, but at least one image's */
 #define SAMPLE_IMAGES 16
@@ -132,32 +133,7 @@ comet_status assess_before(comet_model *m, op *o)
     return COMET_OK;
 }
 
-static double sum_of_squares(uint64_t n, const float *x)
-{
-    double sum = 0;
-    for (uint64_t i = 0; i < n;) {
-        float part[16] = {0};
-        const uint64_t end = min_u64(n, i + 1024);
-        for (; i + 16 <= end; i += 16)
-            for (int l = 0; l < 16; l++)
-                part[l] += x[i + (uint64_t)l] * x[i + (uint64_t)l];
-        for (; i < end; i++)
-            sum += (double)x[i] * (double)x[i];
-        for (int l = 0; l < 16; l++)
-            sum += (double)part[l];
-    }
-    return sum;
-}
-
-static uint64_t count_nonzero(uint64_t n, const float *x)
-{
-    uint64_t count = 0;
-    for (uint64_t i = 0; i < n; i++)
-        count += x[i] != 0;
-    return count;
-}
-
-/* Likewise of what is sampled, as it was decoded: their share. */
+/* The share of non-zeros in what is sampled, as it was decoded. */
 static double sample_nonzero(const comet_model *m, const op *o, const sample_spec *s)
 {
     const float *x = m->values[o->inputs[0]].taken;

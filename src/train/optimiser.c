@@ -7,7 +7,7 @@
 #include "base/status.h"
 #include "train/parallel.h"
 
-enum { GRAIN = 16384, SUM_BLOCK = 4096, SUM_LANES = 8, SUM_GROUP = 512 };
+enum { GRAIN = 16384 };
 
 void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind)
 {
@@ -149,53 +149,6 @@ void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const fl
                  .decay = decay ? o->weight_decay : 0,
                  .mu = o->momentum};
     parallel_for(n, GRAIN, !first ? sgd_plain : o->nesterov ? sgd_nesterov : sgd_momentum, &j);
-}
-
-/* ---- the norm ---- */
-
-typedef struct sum_job {
-    const float *x;
-    size_t n;
-    double *sums; /* one a block */
-} sum_job;
-
-/* Eight lanes, so that the loop runs in vectors; their order is fixed. */
-static double sum_block(const float *x, size_t n)
-{
-    double lanes[SUM_LANES] = {0}, sum = 0;
-    size_t i = 0;
-    for (; i + SUM_LANES <= n; i += SUM_LANES)
-        for (size_t k = 0; k < SUM_LANES; k++)
-            lanes[k] += (double)x[i + k] * (double)x[i + k];
-    for (; i < n; i++)
-        lanes[0] += (double)x[i] * (double)x[i];
-    for (size_t k = 0; k < SUM_LANES; k++)
-        sum += lanes[k];
-    return sum;
-}
-
-static void sum_blocks(void *arg, size_t begin, size_t end)
-{
-    const sum_job *j = arg;
-    for (size_t b = begin; b < end; b++) {
-        const size_t first = b * SUM_BLOCK, left = j->n - first;
-        j->sums[b] = sum_block(j->x + first, left < SUM_BLOCK ? left : SUM_BLOCK);
-    }
-}
-
-double optimiser_sum_squares(size_t n, const float *gradient)
-{
-    enum { GROUP_ELEMENTS = SUM_GROUP * SUM_BLOCK };
-    double sums[SUM_GROUP], total = 0;
-    for (size_t first = 0; first < n; first += GROUP_ELEMENTS) {
-        const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
-        const size_t n_blocks = (here + SUM_BLOCK - 1) / SUM_BLOCK;
-        sum_job j = {.x = gradient + first, .n = here, .sums = sums};
-        parallel_for(n_blocks, GRAIN / SUM_BLOCK, sum_blocks, &j);
-        for (size_t b = 0; b < n_blocks; b++)
-            total += sums[b];
-    }
-    return total;
 }
 
 float optimiser_clip_scale(double norm, float clip_norm)

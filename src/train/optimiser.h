@@ -30,9 +30,6 @@ comet_status optimiser_check(const comet_optimiser *o);
 void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,
                      bool decay);
 
-/* Sum of squares in double: blocks of 4096 elements, added in order. */
-double optimiser_sum_squares(size_t n, const float *gradient);
-
 /* What brings a gradient of this norm down to clip_norm, as torch's clip_grad_norm_: clip_norm / (norm + 1e-6), at most 1; 1
  * where clip_norm is 0. */
 float optimiser_clip_scale(double norm, float clip_norm);

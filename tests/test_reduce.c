@@ -1,0 +1,83 @@
+/* Sums, counts and verdicts over arrays: against plain loops, and the same bits for any number of threads. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "testing.h"
+#include "train/parallel.h"
+#include "train/reduce.h"
+
+static const size_t sizes[] = {0, 1, 7, 4095, 4096, 4097, 100003, 512 * 4096 + 5};
+
+/* One in three is zero, of either sign. */
+static float *numbers(size_t n, uint64_t seed)
+{
+    test_rng r = {seed};
+    float *x = need_malloc((n + 1) * sizeof *x);
+    for (size_t i = 0; i < n; i++)
+        x[i] = rng_chance(&r, 3) ? copysignf(0, (float)rng_normal(&r)) : (float)rng_normal(&r);
+    return x;
+}
+
+static void test_sum_of_squares(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        float *x = numbers(sizes[k], k);
+        double expected = 0;
+        for (size_t i = 0; i < sizes[k]; i++)
+            expected += (double)x[i] * (double)x[i];
+        parallel_set_threads(1);
+        const double one = sum_of_squares(sizes[k], x);
+        assert_near(one, expected, 1e-12 * expected);
+        for (size_t threads = 2; threads <= 5; threads++) {
+            parallel_set_threads(threads);
+            const double many = sum_of_squares(sizes[k], x);
+            assert_memory_equal(&one, &many, sizeof one);
+        }
+        free(x);
+    }
+}
+
+static void test_count_nonzero(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        float *x = numbers(sizes[k], k);
+        uint64_t expected = 0;
+        if (sizes[k] > 1)
+            x[sizes[k] - 1] = NAN; /* is not zero */
+        for (size_t i = 0; i < sizes[k]; i++)
+            expected += x[i] != 0;
+        parallel_set_threads(1 + k % 3);
+        assert_true(count_nonzero(sizes[k], x) == expected);
+        free(x);
+    }
+}
+
+/* One element that is not, anywhere. */
+static void test_all_finite(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    test_rng r = {91};
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        float *x = numbers(sizes[k], k);
+        parallel_set_threads(1 + k % 3);
+        assert_true(all_finite(sizes[k], x));
+        for (int i = 0; sizes[k] > 0 && i < 6; i++) {
+            const size_t at = i == 0 ? 0 : i == 1 ? sizes[k] - 1 : (size_t)rng_below(&r, sizes[k]);
+            const float was = x[at];
+            x[at] = bad[i % 3];
+            assert_false(all_finite(sizes[k], x));
+            x[at] = was;
+        }
+        free(x);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sum_of_squares),
+        cmocka_unit_test(test_count_nonzero),
+        cmocka_unit_test(test_all_finite),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
