@@ -70,35 +70,68 @@ static double farthest(const comet_model *a, const comet_model *b)
     return most;
 }
 
-/* With bounds of 1e-6 deviations the gradients are the raw ones but for rounding; batches at once and in two parts (the last:
- * an input of 38 MB), one by one and accumulated. */
+/* With bounds of 1e-6 deviations the gradients are the raw ones but for rounding. */
+static void check_gradients(comet_net *net, uint32_t batch, uint32_t accumulate, bool summed)
+{
+    comet_model_params raw = folding_params(batch, COMET_COMPRESS_OFF, 0.01),
+                       coded = folding_params(batch, COMET_COMPRESS_FAST, 1e-12);
+    raw.accumulate = coded.accumulate = accumulate;
+    trial a = trial_make(net, &coded), b = trial_make(net, &raw);
+    assert_int_equal(count_folded(a.model), 2);
+    assert_int_equal(count_folded(b.model), 0);
+    assert_true((op_named(a.model, "s")->mask_sums != NO_BUFFER) == summed);
+    for (uint32_t k = 0; k < accumulate; k++) {
+        trial_batch(&a, k);
+        trial_batch(&b, k);
+        assert_true(trial_gradients(&a, 0) == trial_gradients(&b, 0));
+    }
+    const double distance = farthest(a.model, b.model);
+    print_message("batch %u: gradients to %.1e\n", batch, distance);
+    assert_true(distance < 2e-5);
+    trial_free(&a);
+    trial_free(&b);
+    comet_net_destroy(net);
+}
+
+/* Batches at once and in two parts (the last: an input of 38 MB), one by one and accumulated. */
 static void test_gradients(void **state)
 {
-    static const struct {
-        uint32_t pixels, channels, out, batch, accumulate;
-    } cases[] = {{16, 16, 64, 4, 1}, {15, 32, 80, 5, 1}, {16, 16, 64, 4, 2}, {128, 16, 32, 36, 1}};
     (void)state;
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        comet_net *net = bottleneck(cases[i].pixels, cases[i].channels, cases[i].out);
-        comet_model_params raw = folding_params(cases[i].batch, COMET_COMPRESS_OFF, 0.01),
-                           coded = folding_params(cases[i].batch, COMET_COMPRESS_FAST, 1e-12);
-        raw.accumulate = coded.accumulate = cases[i].accumulate;
-        trial a = trial_make(net, &coded), b = trial_make(net, &raw);
-        assert_int_equal(count_folded(a.model), 2);
-        assert_int_equal(count_folded(b.model), 0);
-        for (uint32_t k = 0; k < cases[i].accumulate; k++) {
-            trial_batch(&a, k);
-            trial_batch(&b, k);
-            assert_true(trial_gradients(&a, 0) == trial_gradients(&b, 0));
-        }
-        const double distance = farthest(a.model, b.model);
-        print_message("%u channels to %u, batch %u: gradients to %.1e\n", cases[i].channels, cases[i].out, cases[i].batch,
-                      distance);
-        assert_true(distance < 2e-5);
-        trial_free(&a);
-        trial_free(&b);
-        comet_net_destroy(net);
+    check_gradients(bottleneck(16, 16, 64), 4, 1, true);
+    check_gradients(bottleneck(15, 32, 80), 5, 1, true);
+    check_gradients(bottleneck(16, 16, 64), 4, 2, true);
+    check_gradients(bottleneck(128, 16, 32), 36, 1, true);
+}
+
+/* The gradient of ne comes from two readers, the last of which has a relu: what passes that is not all of it. And sums are of
+ * what joins, where no relu is in between. */
+static void test_gradients_of_several_readers(void **state)
+{
+    static const char *const ends[] = {"o = add ne nd\ns = add o ne\nt = relu\n", "s = add ne nd\n"};
+    (void)state;
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        char text[600];
+        snprintf(text, sizeof text,
+                 "net several\ninput 3 16 16\nc = conv out=16 kernel=3 pad=1 bias=no\nn = batch_norm\nr = relu\n"
+                 "e = conv out=64 kernel=1 bias=no\nne = batch_norm\nd = conv r out=64 kernel=1 bias=no\nnd = batch_norm\n%s"
+                 "f = conv out=16 kernel=3 pad=1\np = global_avg_pool\nflat = flatten\nfc = linear out=4\n",
+                 ends[i]);
+        check_gradients(net_of(text), 4, 1, false);
     }
+}
+
+/* Products with 128 channels take longer than coding 256 fast, but not dense. */
+static void test_worth(void **state)
+{
+    (void)state;
+    comet_net *net = bottleneck(16, 128, 256);
+    for (int dense = 0; dense < 2; dense++) {
+        const comet_model_params p = folding_params(4, dense ? COMET_COMPRESS_DENSE : COMET_COMPRESS_FAST, 0.01);
+        trial t = trial_make(net, &p);
+        assert_int_equal(count_folded(t.model), dense ? 2 : 0);
+        trial_free(&t);
+    }
+    comet_net_destroy(net);
 }
 
 /* Nothing is folded that would not be right or worth it: a relu behind the norm, another reader, a bias, a stride, a window, a
@@ -280,6 +313,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gradients),
+        cmocka_unit_test(test_gradients_of_several_readers),
+        cmocka_unit_test(test_worth),
         cmocka_unit_test(test_others_are_left_alone),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_not_folded),

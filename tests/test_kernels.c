@@ -529,7 +529,7 @@ static void test_unpack_of_damaged_streams(void **state)
     }
 }
 
-/* ---- tiles: quantise, predict and pack in one go ---- */
+/* ---- tiles: quantise, predict and pack in one go; and back ---- */
 
 typedef struct tile_case {
     quantise_case q;
@@ -572,14 +572,19 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
     assert_true(n_failed == 0);
 }
 
+/* By a family, or step by step by the reference; as if some blocks lay before the tile. */
 static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const packed *p, block_reader in, uint8_t *codes,
                              bool stream, uint8_t *x)
 {
+    enum { BEFORE = 6 };
     const size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
+    uint8_t kinds[BEFORE / 2 + MOST_BLOCKS] = {0};
+    memcpy(kinds + BEFORE / 2, p->kinds, sizeof p->kinds);
     const packed_tile tile = {.quantiser = &c->q.q,
-                              .kinds = p->kinds,
+                              .kinds = kinds,
                               .in = &in,
                               .n = c->q.n,
+                              .first = BEFORE * BLOCK,
                               .predictor = c->predictor,
                               .identity = c->identity,
                               .strides = c->strides,
@@ -591,7 +596,7 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
     if (!reference->unpack[CODES16](p->kinds, 0, n_blocks, c->identity, &in, codes))
         return false;
     reference->unpredict[CODES16](c->predictor, codes, n_blocks * BLOCK, c->strides);
-    reference->dequantise[CODES16][c->q.dtype](&c->q.q, codes, c->q.n, 0, x, false);
+    reference->dequantise[CODES16][c->q.dtype](&c->q.q, codes, c->q.n, BEFORE * BLOCK, x, false);
     return in.next == in.end;
 }
 
@@ -600,18 +605,19 @@ static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, 
 {
     const comet_tensor t = tensor_1d(c->q.dtype, c->q.n);
     const size_t bytes = bytes_of(&t), code_bytes_total = (c->code_total + BLOCK) * 2, start = c->before * 2;
+    const size_t shift = rng_chance(r, 2) ? rng_below(r, 16) * comet_dtype_bytes(c->q.dtype) : 0;
     const block_reader in = place_blocks(r, p->data, p->bytes);
     uint8_t *codes = need_malloc(code_bytes_total), *codes_ref = need_malloc(code_bytes_total);
     FOR_EACH_FAMILY(k)
     {
         uint8_t *x, *x_ref;
-        outputs_of(bytes, &x, &x_ref);
+        outputs_of(bytes + shift, &x, &x_ref); /* what lies behind is not written */
         memset(codes, 0, code_bytes_total);
         memcpy(codes, before, start);
         memcpy(codes_ref, codes, code_bytes_total);
         assert_true(decode_tile_with(c, NULL, p, in, codes_ref + start, false, x_ref));
         assert_true(decode_tile_with(c, k, p, in, codes + start, rng_chance(r, 2), x));
-        check_outputs(x, x_ref, bytes, k, "decode_tile", c->q.n);
+        check_outputs(x, x_ref, bytes + shift, k, "decode_tile", c->q.n);
         if (c->predictor != PREDICT_NONE)
             assert_memory_equal(codes, codes_ref, start + (c->q.n + BLOCK - 1) / BLOCK * BLOCK * 2);
         if (p->bytes > 0)
@@ -621,13 +627,32 @@ static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, 
     free(codes_ref);
 }
 
-static void check_tile(test_rng *r, size_t n)
+static tile_case random_tile(test_rng *r, size_t n)
 {
     static const enum predictor predictors[] = {PREDICT_NONE, PREDICT_LEFT, PREDICT_UP, PREDICT_LORENZO};
-    static tile_result result, ref;
     tile_case c = {.q = quantise_case_of(r, n), .predictor = predictors[rng_below(r, 4)], .strides = random_strides(r)};
     c.q.first = 0; /* so that kinds begin at the first */
     c.identity = c.predictor == PREDICT_NONE && rng_chance(r, 2);
+    return c;
+}
+
+/* Of whole blocks of floats, as training has them, in planes or in channel blocks of 16. */
+static tile_case usual_tile(test_rng *r)
+{
+    static const size_t columns[] = {4, 6, 7, 14, 28, 32, 33, 56, 64, 112};
+    tile_case c;
+    do
+        c = random_tile(r, BLOCK * (1 + rng_below(r, rng_chance(r, 4) ? MOST_BLOCKS : 8)));
+    while (c.q.dtype != COMET_DTYPE_F32);
+    c.strides.left = rng_chance(r, 2) ? 1 : 16;
+    c.strides.up = 16 * columns[rng_below(r, COUNT_OF(columns))];
+    return c;
+}
+
+static void check_tile(test_rng *r, tile_case c)
+{
+    static tile_result result, ref;
+    const size_t n = c.q.n;
     comet_tensor t = tensor_1d(c.q.dtype, n);
     uint8_t *x = guarded_tail(&input, bytes_of(&t));
     fill_tensor(r, (enum data_class)rng_below(r, N_DATA_CLASSES), &t, x);
@@ -659,9 +684,11 @@ static void test_tiles(void **state)
     test_rng r = {35};
     for (size_t n = 1; n <= 200; n++)
         for (int i = 0; i < 6; i++)
-            check_tile(&r, n);
+            check_tile(&r, random_tile(&r, n));
     for (int i = 0; i < 600; i++)
-        check_tile(&r, i % 3 ? QUANT_TILE : 1 + rng_below(&r, QUANT_TILE));
+        check_tile(&r, random_tile(&r, i % 3 ? QUANT_TILE : 1 + rng_below(&r, QUANT_TILE)));
+    for (int i = 0; i < 600; i++)
+        check_tile(&r, usual_tile(&r));
 }
 
 /* ---- lanes ---- */

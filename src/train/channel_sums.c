@@ -7,8 +7,6 @@
 #include "base/status.h"
 #include "train/tile_run.h"
 
-#define TILE ((uint64_t)1 << 16) /* elements */
-
 static uint64_t tile_of(const channel_sums_spec *spec)
 {
     const uint64_t period = spec->shape->period;

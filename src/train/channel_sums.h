@@ -1,4 +1,4 @@
-/* Sums over a tensor by channel, in double precision and in an order that depends on the tensor alone. */
+/* Sums over a tensor by channel, in double precision and in an order that depends on the tensor and its tiles alone. */
 #ifndef COMET_TRAIN_CHANNEL_SUMS_H
 #define COMET_TRAIN_CHANNEL_SUMS_H
 

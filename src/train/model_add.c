@@ -7,8 +7,6 @@
 #include "train/model_internal.h"
 #include "train/tile_run.h"
 
-#define TILE ((uint64_t)1 << 16) /* elements, where nothing is stored */
-
 typedef struct add_run {
     const comet_model *m;
     const op *o;

@@ -32,8 +32,7 @@ enum {
     N_COEFFICIENTS
 };
 
-#define TILE ((uint64_t)1 << 16) /* elements, where nothing is stored */
-#define GAMMA_FLOOR 0.1          /* of the root mean square of gamma: smaller ones are stored at that scale */
+#define GAMMA_FLOOR 0.1 /* of the root mean square of gamma: smaller ones are stored at that scale */
 
 /* A batch norm at work, in memory of its own within the arena. */
 typedef struct norm_run {

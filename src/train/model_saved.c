@@ -333,13 +333,18 @@ uint64_t saved_mask_sums_bytes(const comet_model *m, const op *o)
     return o->sums && mask_tile_elements(m, o) % o->norm.period == 0 ? 2 * o->norm.channels * sizeof(double) : 0;
 }
 
+static uint64_t mask_rooms_floats(const comet_model *m, const op *o)
+{
+    return padded_floats(m->params.n_threads * mask_tile_elements(m, o));
+}
+
 /* A tile for each worker, then what sums need. */
 uint64_t saved_mask_scratch_bytes(const comet_model *m, const op *o)
 {
     if (!o->masks)
         return 0;
     const channel_sums_spec spec = mask_sums_spec(m, o);
-    const uint64_t rooms = m->params.n_threads * mask_tile_elements(m, o) * sizeof(float);
+    const uint64_t rooms = mask_rooms_floats(m, o) * sizeof(float);
     return rooms + (saved_mask_sums_bytes(m, o) > 0 ? channel_sums_bytes(&spec) : 0);
 }
 
@@ -358,7 +363,7 @@ comet_status saved_mask(comet_model *m, const op *o)
                     .rooms = arena_at(&m->arena, o->scratch_weights)};
     TRY(comet_store_tiling(m->store, y->slot, &n_tiles, &job.tile));
     if (o->mask_sums != NO_BUFFER) {
-        channel_sums_begin(&sums, &spec, job.rooms + m->params.n_threads * job.tile);
+        channel_sums_begin(&sums, &spec, job.rooms + mask_rooms_floats(m, o));
         job.sums = &sums;
     }
     TRY(tile_run(m->params.n_threads, 0, n_tiles, mask_tile, &job, o->layer->name));

@@ -6,6 +6,8 @@
 
 #include "comet/base.h"
 
+#define TILE ((uint64_t)1 << 16) /* elements to take at once, where the store does not say */
+
 typedef comet_status tile_task(void *arg, uint64_t tile, size_t worker);
 
 /* Calls each(arg, tile, worker) for the tiles [first, end), workers numbered from 0 to n_threads - 1. Where calls fail, the
