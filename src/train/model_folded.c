@@ -34,15 +34,13 @@ static bool is_pointwise(const comet_layer *l)
     return unit;
 }
 
-/* Level dense takes longer to code what would be stored than the products do. Auto counts as fast, which most of its tensors
- * are. */
+/* The level does not matter, so that results do not depend on it. */
 static bool is_worth_it(const comet_model *m, const op *conv)
 {
     uint64_t in[5], out[5];
     layout_dims(m->values[conv->inputs[0]].layout, in);
     layout_dims(m->values[conv->output].layout, out);
-    const bool saves_time = m->params.compression.mode == COMET_COMPRESS_DENSE || in[1] * in[1] <= MOST_PRODUCTS * out[1];
-    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && saves_time &&
+    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && in[1] * in[1] <= MOST_PRODUCTS * out[1] &&
            out[0] * out[2] * out[3] >= MIN_POSITIONS * out[1];
 }
 

@@ -13,9 +13,9 @@
  *     da = W^T (g dy) - (W^T q W) a + W^T k
  *
  * A and the product with a cost in^2 a position where the convolution costs in * out three times, so it is done where there are
- * at most half as many channels in as out, and where that is not much beside passes over out channels (any number at level
- * dense). Passes over tensors of dy's size are saved as well, and their memory. Sums of a stored with errors are what a batch
- * norm would have from z with the errors that W makes of them: docs/theory.md.
+ * at most half as many channels in as out, and where that is not much beside passes over out channels. Passes over tensors of
+ * dy's size are saved as well, and their memory. Sums of a stored with errors are what a batch norm would have from z with the
+ * errors that W makes of them: docs/theory.md.
  */
 #ifndef COMET_TRAIN_MODEL_FOLDED_H
 #define COMET_TRAIN_MODEL_FOLDED_H
