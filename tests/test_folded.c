@@ -80,6 +80,8 @@ static void check_gradients(comet_net *net, uint32_t batch, uint32_t accumulate,
     assert_int_equal(count_folded(a.model), 2);
     assert_int_equal(count_folded(b.model), 0);
     assert_true((op_named(a.model, "s")->mask_sums != NO_BUFFER) == summed);
+    if (summed)
+        assert_true(op_named(a.model, "ne")->applied_by == op_named(a.model, "s")->index);
     for (uint32_t k = 0; k < accumulate; k++) {
         trial_batch(&a, k);
         trial_batch(&b, k);

@@ -8,7 +8,7 @@
 #include "train/tile_run.h"
 
 typedef struct add_run {
-    const comet_model *m;
+    comet_model *m;
     const op *o;
     const float *a, *b;
     float *y;
@@ -23,21 +23,35 @@ comet_status add_prepare(comet_model *m, op *o)
     return COMET_OK;
 }
 
+static void apply_late_norms(const add_run *r, uint64_t first, uint64_t n)
+{
+    for (uint32_t j = 0; j < 2; j++) {
+        const uint32_t producer = r->m->values[r->o->inputs[j]].producer;
+        if (producer != NONE && r->m->ops[producer].applied_by == r->o->index)
+            norm_apply_late(r->m, &r->m->ops[producer], first, n);
+    }
+}
+
 static comet_status add_tile(void *arg, uint64_t k, size_t worker)
 {
     const add_run *r = arg;
-    const uint64_t first = k * r->tile;
-    sum_of(min_u64(r->tile, r->n - first), r->a + first, r->b + first, r->o->relu, r->y + first);
+    const uint64_t first = k * r->tile, n = min_u64(r->tile, r->n - first);
+    apply_late_norms(r, first, n);
+    sum_of(n, r->a + first, r->b + first, r->o->relu, r->y + first);
     return r->slot == COMET_NO_SLOT ? COMET_OK : comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
+}
+
+uint64_t add_tile_elements(const comet_model *m, const op *o)
+{
+    const value *y = &m->values[o->output];
+    uint64_t n_tiles, tile;
+    return y->put_by_producer && comet_store_tiling(m->store, y->slot, &n_tiles, &tile) == COMET_OK ? tile : TILE;
 }
 
 static comet_status add_tiles(add_run *r)
 {
-    uint64_t n_tiles = (r->n + TILE - 1) / TILE;
-    r->tile = TILE;
-    if (r->slot != COMET_NO_SLOT)
-        TRY(comet_store_tiling(r->m->store, r->slot, &n_tiles, &r->tile));
-    return tile_run(r->m->params.n_threads, 0, n_tiles, add_tile, r, r->o->layer->name);
+    r->tile = add_tile_elements(r->m, r->o);
+    return tile_run(r->m->params.n_threads, 0, (r->n + r->tile - 1) / r->tile, add_tile, r, r->o->layer->name);
 }
 
 comet_status add_forward(comet_model *m, op *o, run_mode mode)

@@ -124,12 +124,17 @@ static bool kernels_suit(const op *o, const folded *f)
            kernel_layout(f->gram, ARG_SRC) == input && kernel_layout(f->gram, ARG_DIFF_DST) == input;
 }
 
+static op *reader_of(const comet_model *m, uint32_t v)
+{
+    return &m->ops[m->values[v].last_reader];
+}
+
 /* Of the gradient of y, from the relu that it passes on its way, if nothing joins it behind. That op, or NONE. */
 static uint32_t ask_for_sums(comet_model *m, uint32_t y)
 {
     if (count_reading_ops(m, y) != 1)
         return NONE;
-    op *reader = &m->ops[m->values[y].last_reader];
+    op *reader = reader_of(m, y);
     if (!reader->masks || !reader->type->passes_gradient)
         return NONE;
     reader->sums = true;
@@ -157,6 +162,8 @@ static comet_status fold(comet_model *m, op *norm)
         return status == COMET_ERROR_MEMORY ? status : COMET_OK;
     }
     f->summed_by = ask_for_sums(m, norm->output);
+    if (count_reading_ops(m, norm->output) == 1 && reader_of(m, norm->output)->type == op_type_of(COMET_OP_ADD))
+        norm->applied_by = reader_of(m, norm->output)->index;
     conv->folded = f;
     norm->folded_into = conv->index;
     return COMET_OK;

@@ -54,6 +54,7 @@ static comet_status add_op(comet_model *m, const op_type *type, const comet_laye
               .norm_whole = NO_BUFFER,
               .norm_coarse = 1,
               .folded_into = NONE,
+              .applied_by = NONE,
               .workspace = NO_BUFFER,
               .workspace_slot = COMET_NO_SLOT,
               .room_output = NO_BUFFER,

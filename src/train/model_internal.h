@@ -103,6 +103,7 @@ struct op {
     bool norm_decoded;
     folded *folded;       /* convolution: with the batch norm behind it in backward, model_folded.h; NULL: without */
     uint32_t folded_into; /* batch norm: that convolution's op, or NONE */
+    uint32_t applied_by;  /* batch norm that is folded: the addition that makes its output on the way, in place, or NONE */
     const layout *workspace_layout;
     buffer_id workspace;
     comet_slot workspace_slot;
@@ -229,6 +230,8 @@ comet_status norm_backward(comet_model *m, op *o);
  * norm_scratch_bytes. */
 comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
+/* Elements [first, first + n), whole rows, of the output of o, which is applied_by another: in place of its input. */
+void norm_apply_late(comet_model *m, const op *o, uint64_t first, uint64_t n);
 /* A reader has gone through tiles in their order, if `all` to the last: then they all lie in norm_whole, where there is one. */
 void norm_took(op *o, bool all);
 
@@ -237,6 +240,8 @@ void norm_took(op *o, bool all);
 comet_status add_prepare(comet_model *m, op *o);
 comet_status add_forward(comet_model *m, op *o, run_mode mode);
 comet_status add_backward(comet_model *m, op *o);
+/* Elements that it takes at once. */
+uint64_t add_tile_elements(const comet_model *m, const op *o);
 
 /* ---- model_folded.c: a batch norm folded into the backward pass of the convolution before it ---- */
 

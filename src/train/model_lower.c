@@ -37,6 +37,18 @@ static comet_status lower_output(comet_model *m, const op *o)
     return arena_declare(&m->arena, layout_bytes(y->layout), o->index, &y->buffer);
 }
 
+/* Where a batch norm is applied late, it must be in place and by whole rows, and its coefficients stay that long. */
+static void lower_late_norm(comet_model *m, op *o)
+{
+    if (o->applied_by == NONE)
+        return;
+    if (m->values[o->inputs[0]].buffer == m->values[o->output].buffer &&
+        add_tile_elements(m, &m->ops[o->applied_by]) % o->norm.period == 0)
+        arena_extend(&m->arena, o->scratch_forward, o->applied_by);
+    else
+        o->applied_by = NONE;
+}
+
 static comet_status lower_forward(comet_model *m)
 {
     for (uint32_t i = 0; i < m->n_ops; i++) {
@@ -49,6 +61,7 @@ static comet_status lower_forward(comet_model *m)
         const uint64_t scratch = o->mean != NONE ? norm_scratch_bytes(m, o) : o->forward ? kernel_scratch_bytes(o->forward) : 0;
         if (scratch > 0)
             TRY(arena_declare(&m->arena, scratch, i, &o->scratch_forward));
+        lower_late_norm(m, o);
         if (o->workspace_layout)
             TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), i, &o->workspace));
     }

@@ -309,6 +309,14 @@ static comet_status apply_and_put(norm_run *r, bool trains)
     return r->puts ? comet_store_put_end(store, r->slot) : COMET_OK;
 }
 
+void norm_apply_late(comet_model *m, const op *o, uint64_t first, uint64_t n)
+{
+    norm_run r;
+    float *z = value_data(m, o->output);
+    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
+    norm_apply(r.s, z + first, first, n, &r.apply, z + first, NULL);
+}
+
 comet_status norm_forward(comet_model *m, op *o, run_mode mode)
 {
     norm_run r;
@@ -324,7 +332,8 @@ comet_status norm_forward(comet_model *m, op *o, run_mode mode)
     set_coefficients(&r, MEAN, FROM, mean, variance);
     if (m->dump && mode == RUN_TRAIN)
         TRY(dump_tensor(m, o->layer->name, "bn input", m->values[o->inputs[0]].layout, r.in));
-    TRY(apply_and_put(&r, mode == RUN_TRAIN));
+    if (o->applied_by == NONE)
+        TRY(apply_and_put(&r, mode == RUN_TRAIN));
     if (mode == RUN_TRAIN)
         move_statistics(&r);
     return COMET_OK;
