@@ -1,6 +1,7 @@
 /*
- * The sum of two values, with a relu behind it or without. It goes tile by tile of the store, so that a sum that is to be coded
- * is coded while it lies in the caches.
+ * The sum of two values, with a relu behind it or without. It goes tile by tile of the store, so that what belongs to it
+ * happens while a tile lies in the caches: batch norms that left their output to it are applied before, the sum is coded
+ * behind.
  */
 #include "base/bytes.h"
 #include "train/elementwise.h"

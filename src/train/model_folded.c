@@ -11,8 +11,8 @@
 #include "train/model_assess.h"
 
 #define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
-/* in^2 for each channel out: what they cost a position against passes over its channels. ResNet-50, batch 32, level fast: at 16
- * (64 to 256) folding takes as long as not folding, at 32 about 0.7 ms longer a layer, at 64 5 ms, and saves their memory. */
+/* in^2 for each channel out: what they cost a position against passes over its channels. ResNet-50, batch 32, level fast: at 64
+ * (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long; docs/performance.md. */
 #define MOST_PRODUCTS 40
 
 /* ---- which ---- */
@@ -124,22 +124,21 @@ static bool kernels_suit(const op *o, const folded *f)
            kernel_layout(f->gram, ARG_SRC) == input && kernel_layout(f->gram, ARG_DIFF_DST) == input;
 }
 
-static op *reader_of(const comet_model *m, uint32_t v)
+/* An op that alone reads the batch norm's output can do some of its work: sum its gradient up, where that passes a relu on its
+ * way, and make its output. */
+static void share_with_reader(comet_model *m, op *norm, folded *f)
 {
-    return &m->ops[m->values[v].last_reader];
-}
-
-/* Of the gradient of y, from the relu that it passes on its way, if nothing joins it behind. That op, or NONE. */
-static uint32_t ask_for_sums(comet_model *m, uint32_t y)
-{
-    if (count_reading_ops(m, y) != 1)
-        return NONE;
-    op *reader = reader_of(m, y);
-    if (!reader->masks || !reader->type->passes_gradient)
-        return NONE;
-    reader->sums = true;
-    reader->norm = norm_shape_of(m->values[y].layout, false);
-    return reader->index;
+    const value *y = &m->values[norm->output];
+    if (count_reading_ops(m, norm->output) != 1)
+        return;
+    op *reader = &m->ops[y->last_reader];
+    if (reader->masks && reader->type->passes_gradient) {
+        reader->sums = true;
+        reader->norm = norm_shape_of(y->layout, false);
+        f->summed_by = reader->index;
+    }
+    if (reader->type == op_type_of(COMET_OP_ADD))
+        norm->applied_by = reader->index;
 }
 
 static comet_status fold(comet_model *m, op *norm)
@@ -151,6 +150,7 @@ static comet_status fold(comet_model *m, op *norm)
     if (!f)
         return comet_fail(COMET_ERROR_MEMORY, "no memory to fold %s", norm->layer->name);
     *f = (folded){.norm = norm->index,
+                  .summed_by = NONE,
                   .in = comet_net_shape(m->net, conv->layer->inputs[0]).channels,
                   .out = dims[1],
                   .count = (double)dims[0] * (double)(dims[2] * dims[3]),
@@ -161,9 +161,7 @@ static comet_status fold(comet_model *m, op *norm)
         folded_destroy(f);
         return status == COMET_ERROR_MEMORY ? status : COMET_OK;
     }
-    f->summed_by = ask_for_sums(m, norm->output);
-    if (count_reading_ops(m, norm->output) == 1 && reader_of(m, norm->output)->type == op_type_of(COMET_OP_ADD))
-        norm->applied_by = reader_of(m, norm->output)->index;
+    share_with_reader(m, norm, f);
     conv->folded = f;
     norm->folded_into = conv->index;
     return COMET_OK;

@@ -262,8 +262,7 @@ comet_status saved_declare(comet_model *m);
 /* The slot that value v is read off in backward. */
 comet_slot value_slot(const comet_model *m, uint32_t v);
 /* Before op o runs forward: what it reads last is put; after: what nobody reads, and its workspace. Not what is
- * put_by_producer.
- */
+ * put_by_producer. */
 comet_status saved_put_before(comet_model *m, const op *o);
 comet_status saved_put_after(comet_model *m, const op *o);
 /* Around the making of value v, which is put_by_producer: the slot that its tiles go to as they are made; or, where they must
