@@ -45,7 +45,7 @@ typedef struct bench_args {
     double rate;
     batch_list batches;
     mode_list modes;
-    bool json, in_process, turns, table, no_winograd, no_recompute;
+    bool json, in_process, turns, assess, table, no_winograd, no_recompute;
 } bench_args;
 
 static bool set_batches(void *target, const char *text, reason *why)
@@ -104,6 +104,7 @@ static const option options[] = {
     OPTION_CHECKSUMS(bench_args),
     {0, "steps", "N", set_steps, AT(steps), "steps on the clock (default 8)"},
     {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 2)"},
+    {0, "assess", NULL, set_flag, AT(assess), "assess bounds on the clock, as a young run does (default: hold them still)"},
     {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no net's loss runs away)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
     {0, "seed", "N", set_u64, AT(seed), "of weights and images (default 0)"},
@@ -155,8 +156,10 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     cli_exit code = CLI_OK;
     double coded_before = 0;
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
-        if (i == args->warm)
+        if (i == args->warm) {
             coded_before = comet_model_compression(model).codec_seconds;
+            comet_model_hold_bounds(model, !args->assess);
+        }
         if (args->turns)
             turn_take();
         code = bench_batches_load(batches, i);
@@ -296,6 +299,7 @@ static void command_of(const bench_args *args, setting s, command *c)
     command_flag(c, "--checksums", compression->checksums);
     command_number(c, "--steps", args->steps);
     command_number(c, "--warm", args->warm);
+    command_flag(c, "--assess", args->assess);
     command_share(c, "--rate", args->rate);
     command_number(c, "--threads", args->n_threads);
     command_number(c, "--seed", args->seed);

@@ -72,12 +72,41 @@ static void test_all_finite(void **state)
     }
 }
 
+static void test_momentum_distance(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        const size_t n = sizes[k];
+        float *g = numbers(n, k), *w = numbers(n, k + 100), *m = numbers(n, k + 200);
+        const momentum_terms terms = {.gradient = g, .weights = w, .momentum = m, .decay = 0.3, .to_mean = 0.7};
+        double squares = 0, magnitudes = 0, size, other_size;
+        for (size_t i = 0; i < n; i++) {
+            const double d = (double)g[i] + 0.3 * (double)w[i] - 0.7 * (double)m[i];
+            squares += d * d;
+            magnitudes += fabs((double)m[i]);
+        }
+        parallel_set_threads(1);
+        const double one = momentum_distance(n, &terms, &size);
+        assert_near(one, squares, 1e-12 * squares);
+        assert_near(size, magnitudes, 1e-12 * magnitudes);
+        for (size_t threads = 2; threads <= 5; threads++) {
+            parallel_set_threads(threads);
+            const double many = momentum_distance(n, &terms, &other_size);
+            assert_memory_equal(&one, &many, sizeof one);
+            assert_memory_equal(&size, &other_size, sizeof size);
+        }
+        free(g);
+        free(w);
+        free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum_of_squares),
         cmocka_unit_test(test_count_nonzero),
         cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_momentum_distance),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

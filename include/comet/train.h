@@ -139,6 +139,10 @@ typedef struct comet_compression_figures {
 
 COMET_API comet_compression_figures comet_model_compression(const comet_model *model);
 
+/* Bounds stay as they are, without assessments, until it is called with false: for measurements, and where gradients are known
+ * to change little. Not kept in checkpoints. */
+COMET_API void comet_model_hold_bounds(comet_model *model, bool hold);
+
 /* One tensor and one consumer of it, as of the last assessment. */
 typedef struct comet_assessment_line {
     const char *layer;                   /* the consumer's; valid as long as the model */

@@ -1,9 +1,9 @@
 /*
  * The adaptive bound; see adapt.h for the contract and docs/theory.md for the derivation.
  *
- * The bound of a tensor is the least of its consumers' limits. A parameter consumer with allowed variance A, gain G and
- * calibration c has the limit AIM * sqrt(A / G) / c, with A / G smoothed; a pass-on consumer with allowed relative energy E has
- * sqrt(E / G).
+ * The bound of a tensor is the least of its consumers' limits. A parameter consumer may have `share` of what its rule measures
+ * by, M, and an error of bound 1 adds `harm` times M: its limit is AIM * sqrt(share / harm), with harm measured, or gain / M
+ * where it is not; a pass-on consumer with allowed relative energy E has sqrt(E / gain).
  *
  * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
  * scale at weight 1/2 is sqrt(old * new).
@@ -20,15 +20,16 @@
 static const double AIM = 0.78;
 /* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
 static const double JUMP = 2, DRIFT = 1.25;
-/* So does a measured error above this part of sigma*, the more so if it is above BROKEN; only where all are below FRESH do
- * bounds last long enough. */
-static const double BROKEN = 1.5, WORN = 1.05, FRESH = 0.95;
-/* An assessment collects over the last quarter of the gap before it, at most so many steps. */
-static const uint64_t MOST_COLLECTED = 8;
-/* A prediction that is further off than this is a fault in the measurement. */
-static const double CALIBRATION_MIN = 0.25, CALIBRATION_MAX = 16;
-/* Measurements with less than this part of the allowed variance do not calibrate: the gradient's own rounding is in them. */
-static const double CALIBRATION_LEAST_VARIANCE = 1.0 / 64;
+/* So does a measured error above this part of sigma*; only where all are below FRESH do bounds last long enough. */
+static const double WORN = 1.05, FRESH = 0.95;
+/* At their closest, once the first few are over, assessments are this part of the window apart. */
+static const uint32_t CLOSE = 100;
+/* A gap is at most this part of the steps so far: a net that has barely begun may change at once. */
+static const uint64_t YOUNG = 8;
+/* An assessment collects over the gap before it, at most so many steps. */
+static const uint64_t MOST_COLLECTED = 10;
+/* A measurement tells of bounds near the one it was made with: of this part of the limit and above. */
+static const double LEAST_OF_LIMIT = 0.125;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
 /* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
@@ -36,7 +37,7 @@ static const double SIGMA_PASS_SHARE = 0.01;
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 3, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 17 };
+enum { VERSION = 4, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 19 };
 
 typedef struct tensor_state {
     const char *name;
@@ -48,9 +49,12 @@ typedef struct tensor_state {
 /* What was observed since the last assessment: sums over the steps. */
 typedef struct collection {
     double n, gain;
-    double allowance;           /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
-    double measured, predicted; /* squared errors, over the steps in which they were measured */
-    double eb;                  /* the least in these */
+    double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
+    /* over the steps in which the error was measured: */
+    double n_measured, measured; /* squared errors */
+    double harm;                 /* likewise, for a bound of 1 */
+    double measured_allowance;
+    double eb; /* the least in these */
 } collection;
 
 typedef struct consumer_state {
@@ -59,13 +63,13 @@ typedef struct consumer_state {
     uint32_t tensor;
     bool known;      /* observed since the start or the last retreat */
     bool limits;     /* sets its tensor's bound */
-    bool calibrated; /* at least one measurement is in `calibration` */
+    bool calibrated; /* `harm` is measured */
     collection collected;
-    double gain;      /* in the mean of the last assessment's steps */
-    double share;     /* best fit's factor */
-    double tolerance; /* what the rule measures by, over the gain, smoothed: see tolerate; 0: none yet */
-    double allowed;   /* summed variance; NaN: unknown */
-    double calibration;
+    double gain;     /* in the mean of the last assessment's steps */
+    double share;    /* best fit's factor */
+    double measure;  /* a parameter's M, of the last assessment */
+    double harm;     /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
+    double allowed;  /* summed variance; NaN: unknown */
     double limit;    /* of eb; INFINITY: none */
     double measured; /* summed squared error in the last assessment; NaN: not measured */
     bool at_limit;   /* that was with the bound which this consumer had set */
@@ -149,14 +153,8 @@ static comet_status add_consumer(adapt *a, const consumer_state *c, uint32_t *co
 
 static consumer_state new_consumer(uint32_t tensor, const char *name, uint64_t n_weights)
 {
-    return (consumer_state){.name = name,
-                            .n_weights = n_weights,
-                            .tensor = tensor,
-                            .share = 1,
-                            .allowed = NAN,
-                            .calibration = 1,
-                            .limit = INFINITY,
-                            .measured = NAN};
+    return (consumer_state){
+        .name = name, .n_weights = n_weights, .tensor = tensor, .share = 1, .allowed = NAN, .limit = INFINITY, .measured = NAN};
 }
 
 comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer)
@@ -270,16 +268,18 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
     const double allowance = c->n_weights == 0               ? 0
                              : a->params.rule == ADAPT_NOISE ? seen->gradient_noise
                                                              : seen->mean_momentum,
-                 predicted = seen->gain * seen->eb * seen->eb;
+                 predicted = seen->gain * seen->eb * seen->eb, harm = seen->measured / (seen->eb * seen->eb);
     if (!usable(seen->gain) || !usable(allowance) || !usable(predicted))
         return;
     k->n++;
     k->gain += seen->gain;
     k->allowance += allowance;
-    if (predicted > 0 && usable(seen->measured)) {
-        k->eb = k->predicted > 0 ? fmin(k->eb, seen->eb) : seen->eb;
+    if (predicted > 0 && usable(harm)) {
+        k->eb = k->n_measured > 0 ? fmin(k->eb, seen->eb) : seen->eb;
+        k->n_measured++;
         k->measured += seen->measured;
-        k->predicted += predicted;
+        k->harm += harm;
+        k->measured_allowance += allowance;
     }
 }
 
@@ -291,45 +291,49 @@ static double smooth(double old, double new, bool have_old)
     return have_old ? sqrt(old) * sqrt(new) : new;
 }
 
-/* The squared bound at which the error would be as large as what the rule measures by: the variance of the gradient, or the
- * square of its momentum. A batch that is harder than others has more of both this and the gain, so that their quotient moves
- * little; what is left of chance is smoothed. 0: unknown. */
-static double tolerate(consumer_state *c, double measure)
+/* What the rule measures by, from the sum over n steps: the variance of the gradient, or the square of its momentum. */
+static double measure_of(const adapt *a, const consumer_state *c, double allowance, double n)
 {
-    if (measure > 0 && c->gain > 0)
-        c->tolerance = smooth(c->tolerance, measure / c->gain, c->tolerance > 0);
-    return measure > 0 ? c->tolerance : 0;
+    const double mean = allowance / n;
+    return a->params.rule == ADAPT_NOISE ? mean : (double)c->n_weights * mean * mean;
 }
 
-/* Gradient assessment: the summed variance that the error may add in this step, and the bound that does. The paper's rule says
- * what is allowed to the letter, so that its bounds fall at once; under NOISE the smoothed quotient is the better estimate of
- * the variance too. */
-static void assess_gradient(const adapt *a, consumer_state *c)
+/* Of M, that the error may add. */
+static double share_of(const adapt *a, const consumer_state *c)
 {
-    const bool noise = a->params.rule == ADAPT_NOISE;
-    const double allowance = c->collected.allowance / c->collected.n,
-                 share = noise ? a->params.share * c->share : a->params.share * a->params.share,
-                 measure = noise ? allowance : (double)c->n_weights * allowance * allowance, tolerance = tolerate(c, measure);
-    c->limit = INFINITY;
-    c->allowed = share * measure;
-    if (c->gain > 0) {
-        c->limit = AIM * sqrt(share * (noise ? tolerance : fmin(tolerance, measure / c->gain)));
-        c->allowed = noise ? share * tolerance * c->gain : c->allowed;
-    }
+    return a->params.rule == ADAPT_NOISE ? a->params.share * c->share : a->params.share * a->params.share;
 }
 
-static void calibrate(consumer_state *c)
+/* Is the measurement one of errors such as the bound makes? */
+static bool is_measured(const consumer_state *c)
 {
     const collection *k = &c->collected;
-    if (!(k->predicted > 0))
-        return;
-    const double predicted = c->gain * k->eb * k->eb, quotient = k->measured / k->predicted;
-    c->measured = quotient * predicted;
-    if (!(quotient > 0) || !(predicted >= CALIBRATION_LEAST_VARIANCE * c->allowed))
-        return;
-    const double ratio = clamp(sqrt(quotient), CALIBRATION_MIN, CALIBRATION_MAX);
-    c->calibration = clamp(smooth(c->calibration, ratio, c->calibrated), CALIBRATION_MIN, CALIBRATION_MAX);
-    c->calibrated = true;
+    return k->harm > 0 && k->measured_allowance > 0 && isfinite(k->harm) && k->eb >= LEAST_OF_LIMIT * c->limit;
+}
+
+/* Gradient assessment: M, what the error may add, and what it did. Where it was measured all are of the same steps: a batch
+ * that is harder than others, or whose gradients are alike over large areas, has more of the one and the other. */
+static void assess_gradient(const adapt *a, consumer_state *c)
+{
+    const collection *k = &c->collected;
+    const bool measured = k->n_measured > 0;
+    c->measure = measured ? measure_of(a, c, k->measured_allowance, k->n_measured) : measure_of(a, c, k->allowance, k->n);
+    c->allowed = share_of(a, c) * c->measure;
+    c->measured = measured ? k->measured / k->n_measured : NAN;
+}
+
+/* Harm as it was measured, else as it is predicted while it never was; smoothed. Returns that of this assessment alone; 0:
+ * unknown. */
+static double assess_harm(consumer_state *c, bool was_known)
+{
+    const collection *k = &c->collected;
+    const bool measured = is_measured(c);
+    double now = measured ? k->harm / k->n_measured / c->measure : c->measure > 0 ? c->gain / c->measure : 0;
+    if (!measured && c->calibrated) /* a prediction adds nothing to it, but for what is new behind a retreat */
+        now = was_known ? c->harm : fmax(c->harm, now);
+    c->harm = now > 0 && isfinite(now) ? smooth(c->harm, now, c->harm > 0 && was_known && measured == c->calibrated) : c->harm;
+    c->calibrated = c->calibrated || measured;
+    return now;
 }
 
 /* Relative energy that a pass-on consumer may let in. */
@@ -339,18 +343,21 @@ static double pass_share(const adapt *a, const consumer_state *c)
     return share * c->share / count_consumers(a, false);
 }
 
+/* A few mini-batches say little: it falls as far as it must, but rises three quarters of the way on a logarithmic scale. */
 static double pass_limit(const adapt *a, const consumer_state *c)
 {
-    return c->gain == 0 ? INFINITY : sqrt(pass_share(a, c) / c->gain);
+    const double last = c->limit, limit = c->gain == 0 ? INFINITY : sqrt(pass_share(a, c) / c->gain);
+    return last > 0 && isfinite(last) && isfinite(limit) && limit > last ? limit * sqrt(sqrt(last / limit)) : limit;
 }
 
-static void assess_parameter(const adapt *a, consumer_state *c)
+/* The paper's rule says what is allowed to the letter: its bounds fall at once. */
+static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
     /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
     c->at_limit = c->limits && c->collected.eb >= 0.99 * a->tensors[c->tensor].eb;
     assess_gradient(a, c);
-    calibrate(c);
-    c->limit /= c->calibration;
+    const double now = assess_harm(c, was_known), harm = a->params.rule == ADAPT_NOISE ? c->harm : fmax(c->harm, now);
+    c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && harm > 0 ? AIM * sqrt(share_of(a, c) / harm) : 0;
 }
 
 static void assess_consumer(const adapt *a, consumer_state *c)
@@ -359,10 +366,11 @@ static void assess_consumer(const adapt *a, consumer_state *c)
     c->at_limit = false;
     if (c->collected.n == 0)
         return;
+    const bool was_known = c->known;
     c->known = true;
     c->gain = c->collected.gain / c->collected.n;
     if (c->n_weights > 0)
-        assess_parameter(a, c);
+        assess_parameter(a, c, was_known);
     else
         c->limit = pass_limit(a, c);
     c->collected = (collection){0};
@@ -416,30 +424,21 @@ static uint64_t twice(uint64_t gap, uint64_t most)
     return min_u64(2 * gap, most);
 }
 
-/* From 1 up to a sixteenth of the window while nothing jumps; then up to the window while nothing moves and errors stay as they
- * should. */
+/* From 1 up to CLOSE while nothing jumps; then up to the window, or what a run's age allows, while nothing moves and errors
+ * stay as they should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
 {
-    const uint64_t usual = window_part(a, 16);
+    const uint64_t close = window_part(a, CLOSE), most = max_u64(min_u64(a->params.window, step / YOUNG), close);
     double smallest, largest;
     adapt_sigma_ratios(a, &smallest, &largest);
-    if (largest > BROKEN)
-        a->gap = halve(a->gap, window_part(a, 64));
-    else if (a->gap < usual)
-        a->gap = moved > JUMP ? a->gap : twice(a->gap, usual);
+    if (a->gap < close)
+        a->gap = moved > JUMP ? a->gap : twice(a->gap, close);
     else if (moved > JUMP || largest > WORN)
-        a->gap = halve(a->gap, usual);
+        a->gap = halve(a->gap, close);
     else if (moved <= DRIFT && !(largest > FRESH))
-        a->gap = twice(a->gap, a->params.window);
+        a->gap = twice(a->gap, most);
     a->next = step + a->gap;
-    a->first = a->next + 1 - min_u64(max_u64(a->gap / 4, 1), MOST_COLLECTED);
-}
-
-/* A few mini-batches say little: a bound falls as far as it must, but rises three quarters of the way on a logarithmic scale.
- */
-static double rise_slowly(double last, double eb)
-{
-    return last > 0 && isfinite(last) && isfinite(eb) && eb > last ? eb * sqrt(sqrt(last / eb)) : eb;
+    a->first = a->next + 1 - min_u64(a->gap, MOST_COLLECTED);
 }
 
 void adapt_assess(adapt *a, uint64_t step)
@@ -450,7 +449,7 @@ void adapt_assess(adapt *a, uint64_t step)
     double moved = 1;
     for (uint32_t i = 0; i < a->n_tensors; i++) {
         tensor_state *t = &a->tensors[i];
-        t->eb = rise_slowly(t->last, assess_tensor(a, i));
+        t->eb = assess_tensor(a, i);
         moved = fmax(moved, moved_by(t));
         t->last = t->eb;
     }
@@ -462,18 +461,18 @@ void adapt_retreat(adapt *a, uint64_t step)
 {
     for (uint32_t i = 0; i < a->n_tensors; i++)
         a->tensors[i].eb = 0;
-    /* What was seen before belongs to another state of the net; calibration belongs to the layer. */
+    /* What was predicted before belongs to another state of the net; what was measured belongs to the layer. */
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
         c->known = c->limits = c->at_limit = false;
         c->collected = (collection){0};
-        c->tolerance = 0;
+        c->harm = c->calibrated ? c->harm : 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
     a->assessed = false;
     a->first = a->next = step + 1;
-    a->gap = min_u64(a->gap, window_part(a, 16));
+    a->gap = min_u64(a->gap, window_part(a, CLOSE));
 }
 
 double adapt_eb(const adapt *a, uint32_t tensor)
@@ -494,16 +493,15 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
 {
-    adapt_state state = {NAN, NAN, NAN, NAN, NAN, false};
+    adapt_state state = {NAN, NAN, NAN, NAN, false};
     if (!adapt_is_parameter(a, consumer))
         return state;
     const consumer_state *c = &a->consumers[consumer];
     const double n = (double)c->n_weights;
     state.sigma_target = sqrt(c->allowed / n);
     if (c->known)
-        state.sigma_predicted = adapt_eb(a, c->tensor) * c->calibration * sqrt(c->gain / n);
+        state.sigma_predicted = adapt_eb(a, c->tensor) * sqrt(c->harm * c->measure / n);
     state.sigma_measured = sqrt(c->measured / n);
-    state.calibration = c->calibration;
     state.share = c->share;
     state.limits = c->limits;
     return state;
@@ -604,9 +602,9 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->known,
                                             c->limits,
                                             c->calibrated,
-                                            c->tolerance,
+                                            c->measure,
+                                            c->harm,
                                             pack(c->allowed),
-                                            c->calibration,
                                             pack(c->limit),
                                             pack(c->measured),
                                             c->gain,
@@ -614,8 +612,10 @@ void adapt_export(const adapt *a, double *numbers)
                                             k->gain,
                                             k->allowance,
                                             k->eb,
+                                            k->n_measured,
                                             k->measured,
-                                            k->predicted};
+                                            k->harm,
+                                            k->measured_allowance};
         for (size_t j = 0; j < N_PER_CONSUMER; j++)
             *x++ = own[j];
     }
@@ -649,10 +649,14 @@ static bool tensor_fits(const tensor_state *t, const double *x)
 
 static bool consumer_fits(const consumer_state *c, const double *x)
 {
-    return x[0] == (double)c->n_weights && x[1] == c->tensor && is_flag(x[2]) && is_flag(x[3]) && is_flag(x[4]) &&
-           usable(x[5]) && is_packed(x[6]) && x[7] >= CALIBRATION_MIN && x[7] <= CALIBRATION_MAX && is_packed(x[8]) &&
-           is_packed(x[9]) && usable(x[10]) && is_whole(x[11]) && usable(x[12]) && usable(x[13]) && usable(x[14]) &&
-           usable(x[15]) && usable(x[16]);
+    bool fits = x[0] == (double)c->n_weights && x[1] == c->tensor && is_whole(x[11]) && is_whole(x[15]);
+    for (size_t i = 2; i < 5; i++)
+        fits = fits && is_flag(x[i]);
+    for (size_t i = 7; i < 10; i++)
+        fits = fits && is_packed(x[i]);
+    for (size_t i = 5; i < N_PER_CONSUMER; i++)
+        fits = fits && (usable(x[i]) || (i >= 7 && i < 10));
+    return fits;
 }
 
 static bool numbers_fit(const adapt *a, const double *x, size_t n)
@@ -674,14 +678,20 @@ static void import_consumer(consumer_state *c, const double *x)
     c->known = x[2] != 0;
     c->limits = x[3] != 0;
     c->calibrated = x[4] != 0;
-    c->tolerance = x[5];
-    c->allowed = unpack(x[6], NAN);
-    c->calibration = x[7];
+    c->measure = x[5];
+    c->harm = x[6];
+    c->allowed = unpack(x[7], NAN);
     c->limit = unpack(x[8], INFINITY);
     c->measured = unpack(x[9], NAN);
     c->gain = x[10];
-    c->collected =
-        (collection){.n = x[11], .gain = x[12], .allowance = x[13], .eb = x[14], .measured = x[15], .predicted = x[16]};
+    c->collected = (collection){.n = x[11],
+                                .gain = x[12],
+                                .allowance = x[13],
+                                .eb = x[14],
+                                .n_measured = x[15],
+                                .measured = x[16],
+                                .harm = x[17],
+                                .measured_allowance = x[18]};
 }
 
 comet_status adapt_import(adapt *a, const double *numbers, size_t n)

@@ -13,8 +13,8 @@
  *
  * The four phases: adapt_due says whether an assessment wants this step; the caller then reports every consumer (collect);
  * after the last of these steps, adapt_complete, adapt_assess makes targets (gradient assessment) and bounds (activation
- * assessment) of their means; the caller compresses with adapt_eb until the next. Measured errors of parameter consumers
- * correct the gain: measured / predicted, smoothed, is the calibration.
+ * assessment) of their means; the caller compresses with adapt_eb until the next. Where errors of a
+ * parameter consumer are measured, they take the place of what its gain predicts.
  *
  * No allocation after adapt_add_*; nothing here depends on threads or time, so that a run resumed from adapt_export'ed state
  * gives the same bits.
@@ -49,8 +49,7 @@ comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, ui
 comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer);
 
 /* Is step (from 0) one of those that an assessment collects, and is it the last of them? Assessments are close together at
- * first: the gap is 1, 2, 4, ... until a sixteenth of the window. Each collects over the last quarter of the gap before it, at
- * most 8 steps. */
+ * first: the gap is 1, 2, 4, ... until a hundredth of the window. Each collects over the gap before it, at most 10 steps. */
 bool adapt_due(const adapt *a, uint64_t step);
 bool adapt_complete(const adapt *a, uint64_t step);
 
@@ -66,11 +65,11 @@ typedef struct adapt_observation {
 void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
 /* New bounds from what was observed since the last call; then the next assessment is planned. The gap grows from 1 by doubling
- * to 1/16 of the window, held where any bound moved by more than 2x. From there it is halved where any bound did, or a measured
- * error is above 1.05 sigma*, and doubled up to the window where no bound moved by more than 1.25x and no error is above 0.95
- * sigma*. An error above 1.5 sigma* halves it down to 1/64 of the window. Consumers not observed, or observed with values that
- * are negative or not finite, keep what they had. The bounds aim at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and
- * ||dY|| may grow until the next assessment. */
+ * to 1/100 of the window, held where any bound moved by more than 2x. From there it is halved where any bound did, or a
+ * measured error is above 1.05 sigma*, and doubled up to the window, at most an eighth of the steps so far, where no bound
+ * moved by more than 1.25x and no error is above 0.95 sigma*. Consumers not observed, or observed with values that are negative
+ * or not finite, keep what they had. The bounds aim at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and what an
+ * error does may grow until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
@@ -87,9 +86,8 @@ double adapt_pass_left(const adapt *a, uint32_t consumer);
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {
     double sigma_target, sigma_predicted, sigma_measured;
-    double calibration; /* sigma measured / predicted before correction, smoothed, in [1/4, 16]; 1 at first */
-    double share;       /* of the rule's budget that best fit gives it; 1: all */
-    bool limits;        /* its limit is the tensor's bound; the others have less error than they could bear */
+    double share; /* of the rule's budget that best fit gives it; 1: all */
+    bool limits;  /* its limit is the tensor's bound; the others have less error than they could bear */
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
 uint32_t adapt_n_consumers(const adapt *a);

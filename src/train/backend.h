@@ -96,8 +96,8 @@ typedef struct conv_spec {
 
 /* `src`: the layout at hand; the kernel may want another, see kernel_layout. Weights and dst are the library's choice. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k);
-/* `forward` is the kernel above: layouts of src and dst are its own, but for the batch, which may be a part of its. Weights:
- * the forward kernel's where possible. */
+/* `forward` is the kernel above: layouts of src and dst are its own, but for the batch, which may be a part of its, and the
+ * channels of src in planar or blocked order, which may be some of its blocks. Weights: the forward kernel's where possible. */
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 

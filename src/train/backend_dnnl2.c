@@ -580,6 +580,15 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     return CONV_MAKE(b, spec, pd, n_slices, operands, k);
 }
 
+/* Fewer channels, by whole blocks, where the channels of an image lie one after another. */
+static void set_channels(dnnl_memory_desc_t *md, dnnl_dim_t channels)
+{
+    if (channels == md->dims[1])
+        return;
+    md->format_desc.blocking.strides[0] = md->format_desc.blocking.strides[0] / md->padded_dims[1] * channels;
+    md->dims[1] = md->padded_dims[1] = channels;
+}
+
 static comet_status conv_backward_geometry(const conv_spec *spec, const kernel *forward, conv_geometry *g)
 {
     TRY(conv_describe(spec, g));
@@ -587,6 +596,7 @@ static comet_status conv_backward_geometry(const conv_spec *spec, const kernel *
     g->dst = *md_of(forward, ARG_DST);
     set_batch(&g->src, (dnnl_dim_t)spec->batch);
     set_batch(&g->dst, (dnnl_dim_t)spec->batch);
+    set_channels(&g->src, (dnnl_dim_t)spec->in[0]);
     return COMET_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/threads.h"
 #include "train/model_state.h"
+#include "train/reduce.h"
 
 #define SPIKE 2.0           /* times the mean loss, and */
 #define SPIKE_SPREADS 6.0   /* mean deviations above it: losses of small batches differ by much */
@@ -135,14 +136,12 @@ comet_status assess_create(comet_model *m)
 
 void assess_destroy(comet_model *m)
 {
+    const comet_allocator allocator = comet_allocator_of(NULL);
     assessment *a = m->assessment;
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        free(m->ops[i].sample);
-        m->ops[i].sample = NULL;
-    }
     if (!a)
         return;
     adapt_destroy(a->adapt);
+    comet_buffer_free(&allocator, &a->samples);
     free(a->seen);
     free(a->passes);
     free(a->deviations);
@@ -159,6 +158,12 @@ void assess_destroy(comet_model *m)
 bool assess_is_due(const comet_model *m)
 {
     return m->assessment && m->assessment->due;
+}
+
+void comet_model_hold_bounds(comet_model *m, bool hold)
+{
+    if (m->assessment)
+        m->assessment->held_still = hold;
 }
 
 double slot_eb(const comet_model *m, comet_slot slot)
@@ -184,16 +189,17 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
 {
     const comet_optimiser *o = &m->params.optimiser;
     const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
-    const float *momentum = m->first + p->offset, *weights = m->weights + p->offset;
     const double beta = adam ? o->beta1 : model_hides_momentum(m) ? HIDDEN_MOMENTUM : (double)o->momentum;
-    const double weighted = 1 - pow(beta, (double)step), decay = adam ? 0 : (double)o->weight_decay;
-    const double to_mean = !(weighted > 0) ? 0 : adam ? 1 / weighted : (1 - beta) / weighted;
-    double squares = 0, size = 0;
-    for (uint64_t i = 0; i < p->n; i++) {
-        const double d = (double)gradient[i] + decay * (double)weights[i] - to_mean * (double)momentum[i];
-        squares += d * d;
-        size += fabs((double)momentum[i]);
-    }
+    const double weighted = 1 - pow(beta, (double)step);
+    const momentum_terms terms = {.gradient = gradient,
+                                  .weights = m->weights + p->offset,
+                                  .momentum = m->first + p->offset,
+                                  .decay = adam ? 0 : (double)o->weight_decay,
+                                  .to_mean = !(weighted > 0) ? 0
+                                             : adam          ? 1 / weighted
+                                                             : (1 - beta) / weighted};
+    double size;
+    const double squares = momentum_distance(p->n, &terms, &size);
     seen->gradient_noise = adapt_noise(squares, beta, step);
     seen->mean_momentum = size / (double)p->n * (adam ? 1 / (1 - beta) : 1); /* in units of SGD's */
 }

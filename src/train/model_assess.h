@@ -5,6 +5,7 @@
 #ifndef COMET_TRAIN_MODEL_ASSESS_H
 #define COMET_TRAIN_MODEL_ASSESS_H
 
+#include "base/memory.h"
 #include "store/adapt.h"
 #include "train/model_internal.h"
 
@@ -23,6 +24,7 @@ typedef struct level_clock {
 struct assessment {
     adapt *adapt;
     bool due, complete;                  /* this step is collected; and bounds were assessed with it */
+    bool held_still;                     /* no step is */
     uint64_t n_assessments, n_collected; /* so far; steps collected for them */
     double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen;             /* by consumer */
@@ -34,9 +36,10 @@ struct assessment {
     double *coarse;     /* likewise: how much more coarsely that is stored; at least 1, or 0 before it is known */
     bool *dense;        /* by slot: mode auto */
     level_clock *clocks;
-    bool chosen;        /* `dense` is; not after a resume */
-    uint64_t n_updates; /* that a hidden momentum has seen */
-    uint64_t n_nonzero; /* of the input at hand, in its parts so far */
+    bool chosen;          /* `dense` is; not after a resume */
+    uint64_t n_updates;   /* that a hidden momentum has seen */
+    uint64_t n_nonzero;   /* of the input at hand, in its parts so far */
+    comet_buffer samples; /* while steps are collected: of one turn, and what measuring works with behind them */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
 };
@@ -53,6 +56,11 @@ static inline bool slot_may_be_lossy(const comet_model *m, comet_slot slot)
 
 /* The bound that a slot was put with. */
 double slot_eb(const comet_model *m, comet_slot slot);
+
+/* ---- model_measure.c ---- */
+
+/* Of a step, when it is known whether that is due: memory for samples, or none. */
+comet_status assess_begin(comet_model *m);
 
 /* ---- model_policy.c ---- */
 

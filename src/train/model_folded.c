@@ -322,12 +322,6 @@ static comet_status move(comet_model *m, const op *o, kernel *k, void *from, voi
     return kernel_run(k, &args);
 }
 
-comet_status folded_products_of_first(comet_model *m, op *o)
-{
-    TRY(op_run_backward_weights(m, o, 0, folded_at(m, o, FOLDED_PART), NULL));
-    return move(m, o, o->folded->products_to_plain, folded_at(m, o, FOLDED_PART), folded_at(m, o, FOLDED_OTHER));
-}
-
 static comet_status move_to_plain(comet_model *m, const op *o)
 {
     const folded *f = o->folded;
@@ -431,7 +425,6 @@ comet_status folded_add_input(comet_model *m, const op *o, float *gradient)
 
 comet_status folded_backward(comet_model *m, op *o)
 {
-    const bool spoilt = o->sample; /* measuring leaves errors in place of the input */
     TRY(add_up(m, o));
     TRY(move_to_plain(m, o));
     find_coefficients(m, o);
@@ -439,7 +432,7 @@ comet_status folded_backward(comet_model *m, op *o)
     TRY(assess_folded(m, o));
     TRY(find_input_weights(m, o));
     for (uint32_t k = 0; k < o->n_parts; k++) {
-        if (o->n_parts > 1 || spoilt)
+        if (o->n_parts > 1)
             TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
         TRY(weighted_part_of_data(m, o, folded_at(m, o, FOLDED_DATA_WEIGHTS), k));
     }

@@ -33,7 +33,8 @@ struct folded {
     kernel *weights_to_plain; /* from the kernels' layouts to row by row, and back */
     kernel *products_to_plain, *gram_to_plain, *gradient_from_plain, *data_from_plain, *input_from_plain;
     buffer_id memory;
-    uint64_t n_nonzero; /* of the input at hand, while assessing */
+    uint64_t n_nonzero;    /* of the input at hand, while assessing */
+    double sample_nonzero; /* share of them in its sample */
 };
 
 /* Blocks within `memory`. */
@@ -55,14 +56,12 @@ typedef enum folded_block {
     FOLDED_MEAN,
     FOLDED_DIFF_SUMS,  /* double: D, then sums of dy^2 */
     FOLDED_INPUT_SUMS, /* double: S, then sums of a^2 */
-    FOLDED_PART_SUMS,  /* likewise of a part of the batch, or of a sample of either */
+    FOLDED_PART_SUMS,  /* likewise of a part of the batch, or of a sample */
     FOLDED_SCRATCH,    /* of channel_sums */
     N_FOLDED_BLOCKS
 } folded_block;
 
 float *folded_at(const comet_model *m, const op *o, folded_block block);
 double *folded_sums_at(const comet_model *m, const op *o, folded_block block);
-/* Q of the first part of the batch, whose input lies in `taken`, row by row to FOLDED_OTHER. */
-comet_status folded_products_of_first(comet_model *m, op *o);
 
 #endif

@@ -399,5 +399,6 @@ comet_status graph_build(comet_model *m)
     mark_kept(m);
     mark_derived(m);
     TRY(folded_find(m));
-    return saved_declare(m);
+    TRY(saved_declare(m));
+    return sample_find(m);
 }

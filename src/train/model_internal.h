@@ -27,6 +27,7 @@
 typedef struct op op;
 typedef struct assessment assessment;
 typedef struct folded folded;
+typedef struct sampler sampler;
 
 /* A tensor that flows between ops. */
 typedef struct value {
@@ -116,7 +117,7 @@ struct op {
     buffer_id mask_sums;      /* sums by channel of the latter, then of its squares, in double; NO_BUFFER: they are not made */
     delivery deliveries[COMET_MAX_INPUTS];
     uint32_t consumer, pass; /* of the adaptive bound: its weights, the gradient it passes on; NONE */
-    float *sample;           /* assessing: some channels of the first images of its input, as they were */
+    sampler *sampler;        /* convolution: measures its error, model_sample.h; NULL: its input is exact */
 };
 
 typedef enum run_mode {
@@ -140,6 +141,12 @@ struct op_type {
     bool always_writes;     /* backward needs a place for the gradient of its input, even if nobody reads it */
 };
 
+/* Samples of convolutions' inputs are kept in turns. */
+typedef struct sample_plan {
+    uint64_t n_turns;
+    uint64_t bytes, work_bytes; /* of the turn that has most; of what measuring one of them works with */
+} sample_plan;
+
 struct comet_model {
     comet_model_params params;
     comet_net *net;
@@ -154,6 +161,7 @@ struct comet_model {
     uint32_t n_parameters, parameters_capacity;
     uint64_t n_learnt, n_statistics; /* floats in each block */
     arena arena;
+    sample_plan samples;
     float *weights, *gradients, *first, *second, *statistics; /* blocks */
     float *kept_statistics;                                   /* model_state.h: before the step at hand, or NULL */
     double *kept_state;
@@ -217,6 +225,11 @@ comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, u
 /* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`, to be written there.
  */
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
+/* The gradient of own_depthwise weights from n_images of input and output gradient. */
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
+                        float *gradient);
+/* Gradients of the weights that meet `channels` of its input's channels, from n_images. */
+comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k);
 /* Of the gradient of o's weights as its kernel makes it; and with that of its bias, for a part of the batch. */
 uint64_t op_gradient_bytes(const comet_model *m, const op *o);
 uint64_t op_part_gradient_bytes(const comet_model *m, const op *o);
@@ -292,6 +305,12 @@ comet_tensor layout_tensor(const layout *l);
 /* Writes a saved tensor, where that was asked for. */
 comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const float *x);
 
+/* ---- model_sample.c ---- */
+
+/* Samplers of all convolutions whose inputs are stored with errors. */
+comet_status sample_find(comet_model *m);
+void sample_destroy(sampler *s);
+
 /* ---- model_assess.c, model_policy.c, model_measure.c: adaptive bounds ---- */
 
 /* At most, beside the arena. */
@@ -302,12 +321,12 @@ void assess_destroy(comet_model *m);
 comet_status assess_set_policies(comet_model *m);
 bool assess_is_due(const comet_model *m);
 /* Forward: op o is about to read its input. */
-comet_status assess_before(comet_model *m, op *o);
-/* Backward: o's weights have their gradient from a part of the batch, whose input still lies in `taken` and may be spoilt. */
-comet_status assess_weighted(comet_model *m, op *o, uint32_t part);
+void assess_before(comet_model *m, const op *o);
+/* Backward: o's weights have their gradient from a part of the batch, whose input still lies in `taken`. */
+comet_status assess_weighted(comet_model *m, const op *o, uint32_t part);
 /* Likewise with the batch norm behind o folded into it: part by part, then as a whole with folded_block's numbers at hand. */
-void assess_folded_part(comet_model *m, op *o, uint32_t part);
-comet_status assess_folded(comet_model *m, op *o);
+void assess_folded_part(comet_model *m, const op *o, uint32_t part);
+comet_status assess_folded(comet_model *m, const op *o);
 /* What an error in what a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its scale, to
  * the gradient it passes on, and how much of that at most where the relu cut off; and the energy of what is passed on. */
 typedef struct norm_harm {
@@ -352,6 +371,12 @@ static inline const layout *input_layout(const comet_model *m, const op *o)
 static inline void set_output_layout(comet_model *m, const op *o, const layout *l)
 {
     m->values[o->output].layout = l;
+}
+
+/* Of one image in value v. */
+static inline uint64_t image_floats(const comet_model *m, uint32_t v)
+{
+    return layout_bytes(m->values[v].layout) / sizeof(float) / m->params.batch;
 }
 
 static inline bool wants_gradient(const comet_model *m, const op *o, uint32_t input)

@@ -48,6 +48,7 @@ void op_destroy(op *o)
     for (uint32_t i = 0; i < COMET_MAX_INPUTS; i++)
         kernel_destroy(o->add[i]);
     folded_destroy(o->folded);
+    sample_destroy(o->sampler);
 }
 
 /* ---- parameters ---- */

@@ -120,8 +120,9 @@ comet_status assess_set_policies(comet_model *m)
     uint64_t held = 0;
     if (a) {
         a->began = comet_now();
-        a->due = m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+        a->due = !a->held_still && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
         forget_observations(a, comet_store_n_slots(m->store));
+        TRY(assess_begin(m));
     }
     if (!m->coded)
         return COMET_OK;

@@ -158,6 +158,15 @@ comet_status conv_prepare(comet_model *m, op *o)
     return bridge_layouts(m, o);
 }
 
+comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k)
+{
+    conv_spec s = conv_spec_of(m, o->layer, false, input_layout(m, o));
+    s.batch = n_images;
+    s.in[0] = channels;
+    s.bias = s.winograd = false;
+    return kernel_conv_backward_weights(m->backend, &s, o->forward, k);
+}
+
 comet_status linear_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
@@ -182,7 +191,7 @@ comet_status linear_prepare(comet_model *m, op *o)
 comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 {
     if (mode == RUN_TRAIN)
-        TRY(assess_before(m, o));
+        assess_before(m, o);
     const kernel_args args = {.at = {[ARG_SRC] = value_data(m, o->inputs[0]),
                                      [ARG_WEIGHTS] = learnt(m, m->weights, o->weight),
                                      [ARG_BIAS] = learnt(m, m->weights, o->bias),
@@ -197,10 +206,11 @@ static float *part_of(const comet_model *m, const op *o, uint32_t v, float *whol
     return whole + part * (layout_bytes(m->values[v].layout) / sizeof(float) / o->n_parts);
 }
 
-static void depthwise_gradient(const comet_model *m, const op *o, const float *diff, float *gradient)
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
+                        float *gradient)
 {
     const comet_layer *l = o->layer;
-    depthwise_spec d = {.batch = m->params.batch / o->n_parts};
+    depthwise_spec d = {.batch = n_images};
     uint64_t in[5], out[5];
     layout_dims(input_layout(m, o), in);
     layout_dims(m->values[o->output].layout, out);
@@ -214,14 +224,14 @@ static void depthwise_gradient(const comet_model *m, const op *o, const float *d
         d.padding[i] = l->padding[i];
         d.dilation[i] = l->dilation[i];
     }
-    depthwise_backward_weights(&d, value_data_backward(m, o->inputs[0]), diff, gradient);
+    depthwise_backward_weights(&d, x, diff, gradient);
 }
 
 comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
 {
     float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part);
     if (o->own_depthwise) {
-        depthwise_gradient(m, o, diff, weight);
+        depthwise_gradient(m, o, m->params.batch / o->n_parts, value_data_backward(m, o->inputs[0]), diff, weight);
         return COMET_OK;
     }
     const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),

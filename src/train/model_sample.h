@@ -1,0 +1,34 @@
+/*
+ * Samples, by which the error of a convolution's gradient is measured. Forward keeps a few channels of the first images of its
+ * input as they are; backward has them as they were stored; and since the gradient is linear in the input, the gradient from
+ * the difference is the error that the sample made. A kernel of the sample's own size computes it, at a small part of what the
+ * whole gradient costs. Images differ more than channels do, so that many images with few channels tell most. 16 bits for each
+ * element are enough: bounds are a few hundredths of the tensor's deviation and more.
+ */
+#ifndef COMET_TRAIN_MODEL_SAMPLE_H
+#define COMET_TRAIN_MODEL_SAMPLE_H
+
+#include "train/model_internal.h"
+
+struct sampler {
+    uint32_t n_images;  /* the first ones, within the first part of the batch */
+    uint64_t channels;  /* that are sampled at once, */
+    uint64_t n_choices; /* out of so many times as many */
+    uint64_t n;         /* floats of an image that are theirs: they lie together, from `first` on */
+    uint64_t first;
+    uint64_t turn;    /* of model.samples.n_turns */
+    uint64_t offset;  /* bytes, among the samples of its turn */
+    kernel *gradient; /* of the weights that meet these channels; NULL: own_depthwise */
+    kernel *to_plain; /* folded: its result row by row, out x channels; else NULL */
+    int16_t *x;       /* as kept, in units of `unit`; NULL: there is no sample */
+    float unit;
+};
+
+/* Channels of o's input as forward has them, to its place among `samples`: other ones in each round of all turns. */
+void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples);
+/* The error, to `work`, and the share of non-zeros in what was stored, with the first part of the batch in `taken`. */
+double sample_compare(const comet_model *m, const op *o, float *work);
+/* The gradient from the error that is in `work`: *n floats, there too. */
+comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n);
+
+#endif
