@@ -485,36 +485,42 @@ static void test_calibration(void **state)
     adapt_destroy(a);
 }
 
-/* A measurement with a bound far below the limit does not count, but shows in the log. */
+/* A measurement with a bound far below the limit counts where it shows more harm than is known, and always shows in the log. */
 static void test_measured_below_limit(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
     const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
     adapt_observation seen = seen_of(2, 50);
     const double eb = AIM * sqrt(0.01 * 50 / 2);
+    double least, most;
     for (uint64_t step = 1; step < 3; step++) {
         seen.eb = 0.12 * adapt_eb(a, tensor);
-        seen.measured = 9 * 2 * seen.eb * seen.eb;
+        seen.measured = 0.25 * 2 * seen.eb * seen.eb;
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
         assert_near(adapt_eb(a, tensor), eb, 1e-15);
     }
-    double least, most;
     adapt_sigma_ratios(a, &least, &most);
     assert_true(isnan(least));
-    assert_near(most, 3 * 0.12 * AIM, 1e-12);
+    assert_near(most, 0.5 * 0.12 * AIM, 1e-12);
     seen.eb = 0.13 * adapt_eb(a, tensor);
-    seen.measured = 9 * 2 * seen.eb * seen.eb;
+    seen.measured = 0.25 * 2 * seen.eb * seen.eb;
     adapt_observe(a, consumer, &seen);
     adapt_assess(a, 4);
-    assert_near(adapt_eb(a, tensor), eb / 3, 1e-15);
+    assert_near(adapt_eb(a, tensor), 2 * eb, 1e-15);
+    seen.eb = 0.01 * adapt_eb(a, tensor);
+    seen.measured = 4 * 2 * seen.eb * seen.eb;
+    adapt_observe(a, consumer, &seen);
     adapt_assess(a, 8);
+    assert_near(adapt_eb(a, tensor), eb, 1e-15); /* half way from 2 to 1/2 */
+    adapt_assess(a, 16);
     adapt_sigma_ratios(a, &least, &most);
     assert_true(isnan(least) && isnan(most));
     adapt_destroy(a);
 }
 
-/* What was measured stays where it is not measured again; behind a retreat a prediction counts if it is worse. */
+/* What was measured stays where it is not measured again; behind a retreat a prediction counts if it is worse, and then gives
+ * way to others. */
 static void test_measured_once(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -538,6 +544,9 @@ static void test_measured_once(void **state)
     observe(a, consumer, 200, 50);
     adapt_assess(a, 8);
     assert_near(adapt_eb(a, tensor), AIM * sqrt(0.01 * 50 / 200), 1e-15);
+    observe(a, consumer, 50, 50);
+    adapt_assess(a, 10);
+    assert_near(adapt_eb(a, tensor), AIM * sqrt(0.01 * 50 / 100), 1e-15);
     adapt_destroy(a);
 }
 
@@ -619,7 +628,7 @@ static void test_windows_of_worn_bounds(void **state)
             step++;
         assert_int_equal(step, plan[i].step);
         seen.measured = plan[i].ratio * plan[i].ratio * 0.01 * 100;
-        seen.eb = 1e-6; /* so that it does not count: the bound stays */
+        seen.eb = plan[i].ratio; /* so that the harm is the one known: the bound stays */
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
     }

@@ -233,6 +233,29 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
+/* Bounds that are held are not assessed, and are again once they are released. */
+static void test_bounds_held(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("resnet20", 32);
+    comet_model_params p = compress_params(4, COMET_COMPRESS_FAST);
+    trial t = trial_make(net, &p);
+    uint32_t step = 0;
+    uint64_t n[3];
+    for (int phase = 0; phase < 3; phase++) {
+        comet_model_hold_bounds(t.model, phase == 1);
+        for (uint32_t end = step + 5; step < end; step++) {
+            trial_batch(&t, step);
+            assert_true(isfinite(trial_gradients(&t, step)));
+            assert_int_equal(comet_model_update(t.model, 0.001, step), COMET_OK);
+        }
+        n[phase] = comet_model_compression(t.model).n_assessments;
+    }
+    assert_true(n[0] == 2 && n[1] == 2 && n[2] > 2);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 static double gradient_norm(const comet_model *model, const char *layer, const char *what)
 {
     char name[32];
@@ -382,12 +405,19 @@ static void test_nan_survives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lossless_is_off),       cmocka_unit_test(test_lossless_is_off_for_operators),
-        cmocka_unit_test(test_forward_is_exact),      cmocka_unit_test(test_parts_add_up),
-        cmocka_unit_test(test_parts_of_coded_inputs), cmocka_unit_test(test_bounds_adapt),
-        cmocka_unit_test(test_lines_of_passes),       cmocka_unit_test(test_spikes),
-        cmocka_unit_test(test_input_of_norm_is_kept), cmocka_unit_test(test_same_bits),
-        cmocka_unit_test(test_fused_update),          cmocka_unit_test(test_nan_survives),
+        cmocka_unit_test(test_lossless_is_off),
+        cmocka_unit_test(test_lossless_is_off_for_operators),
+        cmocka_unit_test(test_forward_is_exact),
+        cmocka_unit_test(test_parts_add_up),
+        cmocka_unit_test(test_parts_of_coded_inputs),
+        cmocka_unit_test(test_bounds_adapt),
+        cmocka_unit_test(test_bounds_held),
+        cmocka_unit_test(test_lines_of_passes),
+        cmocka_unit_test(test_spikes),
+        cmocka_unit_test(test_input_of_norm_is_kept),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_fused_update),
+        cmocka_unit_test(test_nan_survives),
         cmocka_unit_test(test_no_mean_is_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

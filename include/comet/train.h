@@ -139,8 +139,8 @@ typedef struct comet_compression_figures {
 
 COMET_API comet_compression_figures comet_model_compression(const comet_model *model);
 
-/* Bounds stay as they are, without assessments, until it is called with false: for measurements, and where gradients are known
- * to change little. Not kept in checkpoints. */
+/* No assessments until it is called with false: for measurements, and where gradients are known to change little. A loss spike
+ * withdraws bounds all the same. Not part of checkpoints; loading one ends it. */
 COMET_API void comet_model_hold_bounds(comet_model *model, bool hold);
 
 /* One tensor and one consumer of it, as of the last assessment. */

@@ -28,7 +28,7 @@ static const uint32_t CLOSE = 100;
 static const uint64_t YOUNG = 8;
 /* An assessment collects over the gap before it, at most so many steps. */
 static const uint64_t MOST_COLLECTED = 10;
-/* A measurement tells of bounds near the one it was made with: of this part of the limit and above. */
+/* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
@@ -304,11 +304,15 @@ static double share_of(const adapt *a, const consumer_state *c)
     return a->params.rule == ADAPT_NOISE ? a->params.share * c->share : a->params.share * a->params.share;
 }
 
-/* Is the measurement one of errors such as the bound makes? */
-static bool is_measured(const consumer_state *c)
+/* The harm that was measured; 0: none, or of errors such as the bound does not make. Those of a finer grid are more
+ * independent: there only what is worse than known tells something. */
+static double measured_harm(const consumer_state *c)
 {
     const collection *k = &c->collected;
-    return k->harm > 0 && k->measured_allowance > 0 && isfinite(k->harm) && k->eb >= LEAST_OF_LIMIT * c->limit;
+    if (!(k->n_measured > 0) || !(c->measure > 0))
+        return 0;
+    const double harm = k->harm / k->n_measured / c->measure;
+    return isfinite(harm) && (k->eb >= LEAST_OF_LIMIT * c->limit || harm > c->harm) ? harm : 0;
 }
 
 /* Gradient assessment: M, what the error may add, and what it did. Where it was measured all are of the same steps: a batch
@@ -322,17 +326,18 @@ static void assess_gradient(const adapt *a, consumer_state *c)
     c->measured = measured ? k->measured / k->n_measured : NAN;
 }
 
-/* Harm as it was measured, else as it is predicted while it never was; smoothed. Returns that of this assessment alone; 0:
- * unknown. */
+/* Harm as it was measured, else as it is predicted while it never was; smoothed. Behind a retreat a prediction counts too, if
+ * it is worse. Returns that of this assessment alone; 0: unknown. */
 static double assess_harm(consumer_state *c, bool was_known)
 {
-    const collection *k = &c->collected;
-    const bool measured = is_measured(c);
-    double now = measured ? k->harm / k->n_measured / c->measure : c->measure > 0 ? c->gain / c->measure : 0;
-    if (!measured && c->calibrated) /* a prediction adds nothing to it, but for what is new behind a retreat */
-        now = was_known ? c->harm : fmax(c->harm, now);
-    c->harm = now > 0 && isfinite(now) ? smooth(c->harm, now, c->harm > 0 && was_known && measured == c->calibrated) : c->harm;
-    c->calibrated = c->calibrated || measured;
+    const double measured = measured_harm(c), predicted = c->measure > 0 ? c->gain / c->measure : 0;
+    if (!(measured > 0) && c->calibrated && (was_known || predicted <= c->harm))
+        return c->harm;
+    const double now = measured > 0 ? measured : predicted;
+    if (!(now > 0) || !isfinite(now))
+        return c->harm;
+    c->harm = smooth(c->harm, now, c->harm > 0 && was_known && (measured > 0) == c->calibrated);
+    c->calibrated = measured > 0;
     return now;
 }
 
@@ -350,7 +355,7 @@ static double pass_limit(const adapt *a, const consumer_state *c)
     return last > 0 && isfinite(last) && isfinite(limit) && limit > last ? limit * sqrt(sqrt(last / limit)) : limit;
 }
 
-/* The paper's rule says what is allowed to the letter: its bounds fall at once. */
+/* The paper's rule says what is allowed to the letter: its bounds fall at once, where the error is measured or never was. */
 static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
     /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */

@@ -24,7 +24,7 @@ typedef struct level_clock {
 struct assessment {
     adapt *adapt;
     bool due, complete;                  /* this step is collected; and bounds were assessed with it */
-    bool held_still;                     /* no step is */
+    bool held_still;                     /* no step is collected */
     uint64_t n_assessments, n_collected; /* so far; steps collected for them */
     double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen;             /* by consumer */

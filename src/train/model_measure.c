@@ -12,7 +12,7 @@
 #include "train/model_sample.h"
 #include "train/reduce.h"
 
-#define LEAST_UNITS 8 /* of a sample in a bound: its own rounding then adds a four-hundredth to the variance */
+#define LEAST_UNITS 8 /* of a sample in a bound: its own rounding then adds 1/256 to the variance */
 
 uint64_t assess_bytes(const comet_model *m)
 {

@@ -27,7 +27,8 @@ static sampler choose_sample(const comet_model *m, const op *o)
     const layout_order order = layout_describe(l, &block);
     layout_dims(l, dims);
     sampler s = {.channels = dims[1], .n_choices = 1};
-    if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0) {
+    if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0 &&
+        SAMPLE_CHANNELS % block == 0) {
         s.channels = SAMPLE_CHANNELS;
         s.n_choices = dims[1] / SAMPLE_CHANNELS;
     }
@@ -79,7 +80,7 @@ static uint64_t work_bytes(const comet_model *m, const op *o)
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = o->sampler;
-    const uint64_t bytes = padded_floats(s->n_images * s->n) * sizeof *s->x;
+    const uint64_t bytes = padded_floats((s->n_images * s->n * sizeof *s->x + 3) / sizeof(float)) * sizeof(float);
     if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
         m->samples.n_turns++;
         *filled = 0;
@@ -202,11 +203,12 @@ double sample_compare(const comet_model *m, const op *o, float *work)
 {
     sampler *s = o->sampler;
     image_job j = {.s = s, .tensor = (const float *)value_data_backward(m, o->inputs[0]) + s->first, .error = work};
-    uint64_t n_nonzero = 0;
+    uint64_t dims[5], n_nonzero = 0;
+    layout_dims(input_layout(m, o), dims);
     parallel_for(s->n_images, 1, subtract_images, &j);
     for (uint32_t i = 0; i < s->n_images; i++)
         n_nonzero += count_nonzero(s->n, j.tensor + i * s->n * s->n_choices);
-    return (double)n_nonzero / (double)error_floats(o);
+    return (double)n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
 }
 
 static comet_status run_kernels(const op *o, float *error, float *diff, float *made, float *plain, void *scratch)

@@ -26,7 +26,8 @@ struct sampler {
 
 /* Channels of o's input as forward has them, to its place among `samples`: other ones in each round of all turns. */
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples);
-/* The error, to `work`, and the share of non-zeros in what was stored, with the first part of the batch in `taken`. */
+/* The error, to `work`, and the share of non-zeros in what was stored (not counting what fills up blocks), with the first part
+ * of the batch in `taken`. */
 double sample_compare(const comet_model *m, const op *o, float *work);
 /* The gradient from the error that is in `work`: *n floats, there too. */
 comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n);

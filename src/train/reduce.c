@@ -5,7 +5,8 @@
 
 #include "train/parallel.h"
 
-enum { BLOCK = 4096, LANES = 8, GROUP = 512, GRAIN = 4 }; /* elements, blocks at once, blocks that make a thread worth it */
+enum { BLOCK = 4096, LANES = 8 }; /* elements */
+enum { GROUP = 512, GRAIN = 4 };  /* blocks at once, blocks that make a thread worth it */
 
 /* Of n elements from `first` on: one sum or two. */
 typedef struct sums {
