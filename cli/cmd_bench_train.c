@@ -233,6 +233,7 @@ static json describe(const bench_args *args, const comet_net *net, setting s, me
     json_add_u64(&j, "batch", s.batch);
     json_add_u64(&j, "steps", args->steps);
     json_add_u64(&j, "warm", args->warm);
+    json_add_bool(&j, "assess", args->assess);
     json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
