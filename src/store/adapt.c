@@ -8,13 +8,12 @@
  * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
  * scale at weight 1/2 is sqrt(old * new).
  */
-#include "store/adapt.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "store/adapt_internal.h"
 
 /* Bounds aim at this part of sigma*: with errors half as large again as expected it is 1.17, with a third less 0.52. */
 static const double AIM = 0.78;
@@ -34,56 +33,6 @@ static const double LEAST_OF_LIMIT = 0.125;
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
 /* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
 static const double SIGMA_PASS_SHARE = 0.01;
-/* Whole numbers up to here are exact in a double. */
-static const double EXACT_WHOLE = 9007199254740992.0;
-
-enum { VERSION = 4, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 19 };
-
-typedef struct tensor_state {
-    const char *name;
-    uint64_t n_elements;
-    double eb;   /* in force */
-    double last; /* as of the last assessment, which a retreat does not forget; 0: none yet */
-} tensor_state;
-
-/* What was observed since the last assessment: sums over the steps. */
-typedef struct collection {
-    double n, gain;
-    double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
-    /* over the steps in which the error was measured: */
-    double n_measured, measured; /* squared errors */
-    double harm;                 /* likewise, for a bound of 1 */
-    double measured_allowance;
-    double eb; /* the least in these */
-} collection;
-
-typedef struct consumer_state {
-    const char *name;
-    uint64_t n_weights; /* 0: pass-on */
-    uint32_t tensor;
-    bool known;      /* observed since the start or the last retreat */
-    bool limits;     /* sets its tensor's bound */
-    bool calibrated; /* `harm` is measured */
-    collection collected;
-    double gain;     /* in the mean of the last assessment's steps */
-    double share;    /* best fit's factor */
-    double measure;  /* a parameter's M, of the last assessment */
-    double harm;     /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
-    double allowed;  /* summed variance; NaN: unknown */
-    double limit;    /* of eb; INFINITY: none */
-    double measured; /* summed squared error in the last assessment; NaN: not measured */
-    bool at_limit;   /* that was with the bound which this consumer had set */
-} consumer_state;
-
-struct adapt {
-    adapt_params params;
-    tensor_state *tensors;
-    consumer_state *consumers;
-    uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
-    uint64_t first, next; /* of the steps that the next assessment collects, the first and the last */
-    uint64_t gap;         /* steps to the one after */
-    bool assessed;        /* bounds are in force */
-};
 
 /* ---- create ---- */
 
@@ -234,7 +183,7 @@ static void fill_water(adapt *a, bool parameter)
     }
 }
 
-static void share_out(adapt *a)
+void adapt_share_out(adapt *a)
 {
     if (a->params.rule == ADAPT_NOISE && a->params.best_fit) {
         fill_water(a, true);
@@ -252,11 +201,6 @@ bool adapt_due(const adapt *a, uint64_t step)
 bool adapt_complete(const adapt *a, uint64_t step)
 {
     return step >= a->next;
-}
-
-static bool usable(double x)
-{
-    return isfinite(x) && x >= 0;
 }
 
 void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
@@ -331,13 +275,13 @@ static void assess_gradient(const adapt *a, consumer_state *c)
 static double assess_harm(consumer_state *c, bool was_known)
 {
     const double measured = measured_harm(c), predicted = c->measure > 0 ? c->gain / c->measure : 0;
-    if (!(measured > 0) && c->calibrated && (was_known || predicted <= c->harm))
+    if (!(measured > 0) && c->harm_measured && (was_known || predicted <= c->harm))
         return c->harm;
     const double now = measured > 0 ? measured : predicted;
     if (!(now > 0) || !isfinite(now))
         return c->harm;
-    c->harm = smooth(c->harm, now, c->harm > 0 && was_known && (measured > 0) == c->calibrated);
-    c->calibrated = measured > 0;
+    c->harm = smooth(c->harm, now, c->harm > 0 && was_known && (measured > 0) == c->harm_measured);
+    c->harm_measured = measured > 0;
     return now;
 }
 
@@ -419,16 +363,6 @@ static uint64_t window_part(const adapt *a, uint32_t divisor)
     return max_u64(a->params.window / divisor, 1);
 }
 
-static uint64_t halve(uint64_t gap, uint64_t least)
-{
-    return max_u64(gap / 2, min_u64(gap, least));
-}
-
-static uint64_t twice(uint64_t gap, uint64_t most)
-{
-    return min_u64(2 * gap, most);
-}
-
 /* From 1 up to CLOSE while nothing jumps; then up to the window, or what a run's age allows, while nothing moves and errors
  * stay as they should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
@@ -437,18 +371,18 @@ static void plan_next(adapt *a, uint64_t step, double moved)
     double smallest, largest;
     adapt_sigma_ratios(a, &smallest, &largest);
     if (a->gap < close)
-        a->gap = moved > JUMP ? a->gap : twice(a->gap, close);
+        a->gap = moved > JUMP ? a->gap : min_u64(2 * a->gap, close);
     else if (moved > JUMP || largest > WORN)
-        a->gap = halve(a->gap, close);
+        a->gap = max_u64(a->gap / 2, close);
     else if (moved <= DRIFT && !(largest > FRESH))
-        a->gap = twice(a->gap, most);
+        a->gap = min_u64(2 * a->gap, most);
     a->next = step + a->gap;
     a->first = a->next + 1 - min_u64(a->gap, MOST_COLLECTED);
 }
 
 void adapt_assess(adapt *a, uint64_t step)
 {
-    share_out(a);
+    adapt_share_out(a);
     for (uint32_t i = 0; i < a->n_consumers; i++)
         assess_consumer(a, &a->consumers[i]);
     double moved = 1;
@@ -471,7 +405,7 @@ void adapt_retreat(adapt *a, uint64_t step)
         consumer_state *c = &a->consumers[i];
         c->known = c->limits = c->at_limit = false;
         c->collected = (collection){0};
-        c->harm = c->calibrated ? c->harm : 0;
+        c->harm = c->harm_measured ? c->harm : 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
@@ -567,156 +501,4 @@ double adapt_noise(double squared_distance, double beta, uint64_t n_steps)
     const double faded = power(beta, n_steps);
     const double of_mean = faded < 1 ? (1 - beta) * (1 + faded) / ((1 + beta) * (1 - faded)) : 1 / (double)n_steps;
     return squared_distance / (1 + of_mean);
-}
-
-/* ---- checkpoints: all numbers are finite, -1 stands for "infinite" or "unknown" ---- */
-
-static double pack(double x)
-{
-    return isfinite(x) ? x : -1;
-}
-
-static double unpack(double x, double otherwise)
-{
-    return x < 0 ? otherwise : x;
-}
-
-size_t adapt_n_numbers(const adapt *a)
-{
-    return N_HEAD + (size_t)N_PER_TENSOR * a->n_tensors + (size_t)N_PER_CONSUMER * a->n_consumers;
-}
-
-void adapt_export(const adapt *a, double *numbers)
-{
-    double *x = numbers;
-    const double head[N_HEAD] = {VERSION,         a->n_tensors,   a->n_consumers, (double)a->first,
-                                 (double)a->next, (double)a->gap, a->assessed};
-    for (size_t i = 0; i < N_HEAD; i++)
-        *x++ = head[i];
-    for (uint32_t i = 0; i < a->n_tensors; i++) {
-        const tensor_state *t = &a->tensors[i];
-        *x++ = (double)t->n_elements;
-        *x++ = pack(t->eb);
-        *x++ = pack(t->last);
-    }
-    for (uint32_t i = 0; i < a->n_consumers; i++) {
-        const consumer_state *c = &a->consumers[i];
-        const collection *k = &c->collected;
-        const double own[N_PER_CONSUMER] = {(double)c->n_weights,
-                                            c->tensor,
-                                            c->known,
-                                            c->limits,
-                                            c->calibrated,
-                                            c->measure,
-                                            c->harm,
-                                            pack(c->allowed),
-                                            pack(c->limit),
-                                            pack(c->measured),
-                                            c->gain,
-                                            k->n,
-                                            k->gain,
-                                            k->allowance,
-                                            k->eb,
-                                            k->n_measured,
-                                            k->measured,
-                                            k->harm,
-                                            k->measured_allowance};
-        for (size_t j = 0; j < N_PER_CONSUMER; j++)
-            *x++ = own[j];
-    }
-}
-
-static bool is_flag(double x)
-{
-    return x == 0 || x == 1;
-}
-
-static bool is_whole(double x)
-{
-    return x >= 0 && x <= EXACT_WHOLE && x == floor(x);
-}
-
-static bool is_packed(double x)
-{
-    return usable(x) || x == -1;
-}
-
-static bool head_fits(const adapt *a, const double *x)
-{
-    return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) &&
-           is_whole(x[5]) && x[5] >= 1 && is_flag(x[6]);
-}
-
-static bool tensor_fits(const tensor_state *t, const double *x)
-{
-    return x[0] == (double)t->n_elements && is_packed(x[1]) && is_packed(x[2]);
-}
-
-static bool consumer_fits(const consumer_state *c, const double *x)
-{
-    bool fits = x[0] == (double)c->n_weights && x[1] == c->tensor && is_whole(x[11]) && is_whole(x[15]);
-    for (size_t i = 2; i < 5; i++)
-        fits = fits && is_flag(x[i]);
-    for (size_t i = 7; i < 10; i++)
-        fits = fits && is_packed(x[i]);
-    for (size_t i = 5; i < N_PER_CONSUMER; i++)
-        fits = fits && (usable(x[i]) || (i >= 7 && i < 10));
-    return fits;
-}
-
-static bool numbers_fit(const adapt *a, const double *x, size_t n)
-{
-    if (n != adapt_n_numbers(a) || !head_fits(a, x))
-        return false;
-    x += N_HEAD;
-    bool fit = true;
-    for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR)
-        fit = fit && tensor_fits(&a->tensors[i], x);
-    for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
-        fit = fit && consumer_fits(&a->consumers[i], x);
-    return fit;
-}
-
-static void import_consumer(consumer_state *c, const double *x)
-{
-    c->at_limit = false;
-    c->known = x[2] != 0;
-    c->limits = x[3] != 0;
-    c->calibrated = x[4] != 0;
-    c->measure = x[5];
-    c->harm = x[6];
-    c->allowed = unpack(x[7], NAN);
-    c->limit = unpack(x[8], INFINITY);
-    c->measured = unpack(x[9], NAN);
-    c->gain = x[10];
-    c->collected = (collection){.n = x[11],
-                                .gain = x[12],
-                                .allowance = x[13],
-                                .eb = x[14],
-                                .n_measured = x[15],
-                                .measured = x[16],
-                                .harm = x[17],
-                                .measured_allowance = x[18]};
-}
-
-comet_status adapt_import(adapt *a, const double *numbers, size_t n)
-{
-    const double *x = numbers;
-    if (!numbers_fit(a, x, n))
-        return comet_fail(COMET_ERROR_CORRUPT, "%zu numbers are not the state of %u adaptive bounds with %u consumers", n,
-                          a->n_tensors, a->n_consumers);
-    a->first = (uint64_t)x[3];
-    a->next = (uint64_t)x[4];
-    /* A run may go on with another window. */
-    a->gap = x[5] < a->params.window ? (uint64_t)x[5] : a->params.window;
-    a->assessed = x[6] != 0;
-    x += N_HEAD;
-    for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR) {
-        a->tensors[i].eb = unpack(x[1], INFINITY);
-        a->tensors[i].last = unpack(x[2], INFINITY);
-    }
-    for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
-        import_consumer(&a->consumers[i], x);
-    share_out(a);
-    return COMET_OK;
 }

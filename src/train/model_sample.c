@@ -11,9 +11,9 @@
 #include "train/reduce.h"
 
 #define SAMPLE_BYTES ((uint64_t)2 << 20) /* of one convolution's, but at least one image's */
-#define LARGEST 32767.0F
 #define SAMPLE_IMAGES 16
 #define SAMPLE_CHANNELS 16
+#define LARGEST 32767.0F                /* in units of a sample */
 #define TURN_BYTES ((uint64_t)18 << 20) /* of samples that are kept at once, but at least one convolution's */
 
 /* ---- create ---- */
@@ -80,7 +80,8 @@ static uint64_t work_bytes(const comet_model *m, const op *o)
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = o->sampler;
-    const uint64_t bytes = padded_floats((s->n_images * s->n * sizeof *s->x + 3) / sizeof(float)) * sizeof(float);
+    const uint64_t bytes =
+        padded_floats((error_floats(o) + 1) / 2) * sizeof(float); /* 16 bits each, and aligned as floats are */
     if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
         m->samples.n_turns++;
         *filled = 0;

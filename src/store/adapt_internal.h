@@ -1,0 +1,64 @@
+/* The adaptive bound inside: what adapt.c (bounds) and adapt_numbers.c (checkpoints) share. */
+#ifndef COMET_STORE_ADAPT_INTERNAL_H
+#define COMET_STORE_ADAPT_INTERNAL_H
+
+#include <math.h>
+
+#include "store/adapt.h"
+
+typedef struct tensor_state {
+    const char *name;
+    uint64_t n_elements;
+    double eb;   /* in force */
+    double last; /* as of the last assessment, which a retreat does not forget; 0: none yet */
+} tensor_state;
+
+/* What was observed since the last assessment: sums over the steps. */
+typedef struct collection {
+    double n, gain;
+    double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
+    /* over the steps in which the error was measured: */
+    double n_measured, measured; /* squared errors */
+    double harm;                 /* likewise, for a bound of 1 */
+    double measured_allowance;
+    double eb; /* the least in these */
+} collection;
+
+typedef struct consumer_state {
+    const char *name;
+    uint64_t n_weights; /* 0: pass-on */
+    uint32_t tensor;
+    bool known;         /* observed since the start or the last retreat */
+    bool limits;        /* sets its tensor's bound */
+    bool harm_measured; /* `harm` is measured */
+    collection collected;
+    double gain;     /* in the mean of the last assessment's steps */
+    double share;    /* best fit's factor */
+    double measure;  /* a parameter's M, of the last assessment */
+    double harm;     /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
+    double allowed;  /* summed variance; NaN: unknown */
+    double limit;    /* of eb; INFINITY: none */
+    double measured; /* summed squared error in the last assessment; NaN: not measured */
+    bool at_limit;   /* that was with the bound which this consumer had set */
+} consumer_state;
+
+struct adapt {
+    adapt_params params;
+    tensor_state *tensors;
+    consumer_state *consumers;
+    uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
+    uint64_t first, next; /* of the steps that the next assessment collects, the first and the last */
+    uint64_t gap;         /* steps to the one after */
+    bool assessed;        /* bounds are in force */
+};
+
+/* Best fit's factor of each consumer. */
+void adapt_share_out(adapt *a);
+
+/* Finite, and not below 0. */
+static inline bool usable(double x)
+{
+    return isfinite(x) && x >= 0;
+}
+
+#endif
