@@ -151,6 +151,7 @@ typedef struct comet_assessment_line {
     double eb_cut;                       /* likewise of what a relu behind a batch norm cut off; else eb */
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
+    bool at_limit;                       /* measured with the bound that this consumer sets; others have less by right */
     const char *level, *predictor;       /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;           /* of the tensor, raw and held */
 } comet_assessment_line;

@@ -432,7 +432,7 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
 {
-    adapt_state state = {NAN, NAN, NAN, NAN, false};
+    adapt_state state = {NAN, NAN, NAN, NAN, false, false};
     if (!adapt_is_parameter(a, consumer))
         return state;
     const consumer_state *c = &a->consumers[consumer];
@@ -443,6 +443,7 @@ adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
     state.sigma_measured = sqrt(c->measured / n);
     state.share = c->share;
     state.limits = c->limits;
+    state.at_limit = c->at_limit;
     return state;
 }
 

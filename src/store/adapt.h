@@ -86,8 +86,9 @@ double adapt_pass_left(const adapt *a, uint32_t consumer);
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {
     double sigma_target, sigma_predicted, sigma_measured;
-    double share; /* of the rule's budget that best fit gives it; 1: all */
-    bool limits;  /* its limit is the tensor's bound; the others have less error than they could bear */
+    double share;  /* of the rule's budget that best fit gives it; 1: all */
+    bool limits;   /* its limit is the tensor's bound; the others have less error than they could bear */
+    bool at_limit; /* sigma_measured is of the bound that this consumer had set */
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
 uint32_t adapt_n_consumers(const adapt *a);

@@ -54,6 +54,7 @@ static comet_assessment_line line_about(const comet_model *m, comet_slot slot, u
                                    .nonzero = r.n_elements > 0 ? (double)r.n_nonzero / (double)r.n_elements : NAN,
                                    .sigma_target = s.sigma_target,
                                    .sigma_measured = s.sigma_measured,
+                                   .at_limit = s.at_limit,
                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
                                    .predictor = predictor_name(r.predictor),
                                    .bytes_raw = r.bytes_raw,
