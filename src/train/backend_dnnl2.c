@@ -105,13 +105,22 @@ static comet_status make_attributes(backend *b)
     return make_attribute(append_sum, &b->sum);
 }
 
+/* The cap on our own kernels holds for oneDNN's too. */
+static dnnl_cpu_isa_t highest_isa(void)
+{
+    const comet_isa active = comet_isa_active();
+    if (active == comet_isa_best())
+        return dnnl_cpu_isa_avx512_core_bf16;
+    return active == COMET_ISA_AVX2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
+}
+
 comet_status backend_create(backend **out)
 {
     backend *b = calloc(1, sizeof *b);
     if (!b)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for the backend");
     /* Refused once a primitive exists, which is then under the cap already. */
-    dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+    dnnl_set_max_cpu_isa(highest_isa());
     dnnl_set_primitive_cache_capacity(1024);
     comet_status status = check(dnnl_engine_create(&b->engine, dnnl_cpu, 0), "a CPU engine");
     if (status == COMET_OK)
