@@ -2,6 +2,7 @@
 #include "progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,6 +13,8 @@
 enum { BAR_CELLS = 30 };
 static const double first_after_seconds = 1.0;
 static const double redraw_seconds = 0.1;
+/* Lines in a file: so far apart at least, later a tenth of the time so far, so that long work does not fill it. */
+static const double line_seconds = 10, line_share = 0.1;
 
 static struct {
     int depth; /* a bar inside a bar is not drawn */
@@ -20,6 +23,11 @@ static struct {
     uint64_t total;
     double started, drawn;
 } bar;
+
+static struct {
+    bool begun;
+    double started, last;
+} lines;
 
 void progress_begin(const char *label, uint64_t total)
 {
@@ -58,6 +66,18 @@ void progress_update(uint64_t done)
     draw(done);
 }
 
+static void write_line(const char *text, double now)
+{
+    if (!lines.begun)
+        lines.started = lines.last = now;
+    lines.begun = true;
+    if (now - lines.last < fmax(line_seconds, line_share * (now - lines.started)))
+        return;
+    lines.last = now;
+    fprintf(stderr, "%s\n", text);
+    fflush(stderr);
+}
+
 void progress_text(const char *format, ...)
 {
     char text[256];
@@ -66,7 +86,11 @@ void progress_text(const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     const double now = stopwatch_now();
-    if (now - bar.drawn < redraw_seconds || !isatty(STDERR_FILENO))
+    if (!isatty(STDERR_FILENO)) {
+        write_line(text, now);
+        return;
+    }
+    if (now - bar.drawn < redraw_seconds)
         return;
     fprintf(stderr, "\r%s\033[K", text);
     fflush(stderr);

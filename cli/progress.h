@@ -1,5 +1,5 @@
 /*
- * A progress bar on stderr: only when stderr is a terminal and the work has lasted more than a second.
+ * Progress on stderr. A bar is drawn only where that is a terminal and the work has lasted more than a second.
  * From the main thread. A bar begun while another is running is not drawn: the outer one stays.
  */
 #ifndef COMET_CLI_PROGRESS_H
@@ -11,7 +11,8 @@
 void progress_begin(const char *label, uint64_t total);
 void progress_update(uint64_t done);
 
-/* A line of text in the bar's place, at most ten times a second, where stderr is a terminal. Needs no progress_begin. */
+/* A line of text in the bar's place, at most ten times a second; where stderr is no terminal, a line of its own every ten
+ * seconds, and ever more rarely. Needs no progress_begin. */
 void progress_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Removes the bar from the screen until the next update, so that a line can be printed. */

@@ -125,21 +125,40 @@ static cli_exit choose_spill(budget *b)
     return code;
 }
 
+static uint64_t with_reserve(uint64_t peak)
+{
+    return (uint64_t)((double)peak / (1 - MEMORY_RESERVE));
+}
+
+/* The batch that would fit, or what the smallest that is tried would need. */
+static cli_exit describe_fitting(budget *b, char *text, size_t bytes)
+{
+    char need[SIZE_TEXT_BYTES];
+    uint32_t batch = 0;
+    memory_forecast least;
+    cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
+    if (code != CLI_OK)
+        return code;
+    if (batch > 0)
+        snprintf(text, bytes, "; batch %" PRIu32 " would fit", batch);
+    else if (b->batch > BATCH_STEP) {
+        code = forecast_memory(&b->f, b->mode, BATCH_STEP, &least);
+        if (code == CLI_OK)
+            snprintf(text, bytes, "; batch %d would need %s", BATCH_STEP, size_text(with_reserve(least.peak), need));
+    }
+    return code;
+}
+
 static cli_exit refuse(budget *b, bool may_spill)
 {
-    char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[48] = "";
-    uint32_t batch = 0;
-    cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
+    char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[96] = "";
+    cli_exit code = describe_fitting(b, fitting, sizeof fitting);
     if (code == CLI_OK && !may_spill)
         code = choose_spill(b); /* would it do? */
     if (code != CLI_OK)
         return code;
     const bool disk_is_less = may_spill && b->spilling_peak < b->forecast.peak;
-    const uint64_t wanted = (uint64_t)((double)(disk_is_less ? b->spilling_peak : b->forecast.peak) / (1 - MEMORY_RESERVE));
-    if (batch > 0)
-        snprintf(fitting, sizeof fitting, "; batch %" PRIu32 " would fit", batch);
-    else
-        snprintf(fitting, sizeof fitting, "; no batch would fit");
+    const uint64_t wanted = with_reserve(disk_is_less ? b->spilling_peak : b->forecast.peak);
     return fail(CLI_NO_MEMORY, "batch %" PRIu32 " with compression %s%s needs %s, with 5 %% kept free; %s are allowed%s%s",
                 b->batch, mode_name(disk_is_less ? spilling_mode(b) : b->mode), disk_is_less ? " and a disk" : "",
                 size_text(wanted, need), size_text(b->bytes, has), fitting,
