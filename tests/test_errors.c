@@ -1,0 +1,83 @@
+/* Errors of weight gradients as training measures them, against their targets: every convolution of every net of the zoo. */
+#include <math.h>
+#include <string.h>
+
+#include "training.h"
+
+/* Assessments end at steps 1, 2, 4, 8 and 16; the third is the first that measures errors, from predicted bounds. */
+enum { STEPS = 16, FIRST_BY_MEASURED = 8 };
+static const double RATE = 5e-4;
+
+typedef struct net_case {
+    const char *name;
+    uint32_t image, batch;
+} net_case;
+
+static const net_case cases[] = {{"cnn28", 28, 16},   {"resnet20", 32, 16}, {"resnet32", 32, 16}, {"resnet18", 64, 8},
+                                 {"resnet50", 64, 8}, {"alexnet", 224, 4},  {"vgg16", 224, 2},    {"efficientnet_b0", 32, 32}};
+
+/* Lines of the last assessment that were measured. An error may be below half of its target only where another reader or the
+ * widest bound makes it so. */
+static size_t check_lines(const net_case *c, const comet_model *model, uint32_t step)
+{
+    comet_assessment_line line;
+    size_t n = 0;
+    for (size_t i = 0; comet_model_assessment_line(model, i, &line); i++) {
+        const double ratio = line.sigma_measured / line.sigma_target;
+        if (isnan(ratio))
+            continue;
+        if (!(ratio < 1.2) || (line.at_limit && !(ratio > 0.5)))
+            fail_because("%s, step %d: the error of %s is %.2f of its target", c->name, (int)step, line.layer, ratio);
+        n++;
+    }
+    return n;
+}
+
+static void check_net(const net_case *c)
+{
+    comet_net *net = NULL;
+    assert_ok(comet_net_zoo(&net, c->name, 0, c->image, 10));
+    comet_model_params p = trial_params(c->batch);
+    p.compression.mode = COMET_COMPRESS_DENSE;
+    p.n_threads = 2;
+    trial t = trial_make(net, &p);
+    size_t n = 0;
+    for (uint32_t step = 0; step < STEPS; step++) {
+        const uint64_t before = comet_model_compression(t.model).n_assessments;
+        trial_batch(&t, step);
+        assert_true(isfinite(trial_gradients(&t, step)));
+        assert_ok(comet_model_update(t.model, RATE, step));
+        if (step + 1 >= FIRST_BY_MEASURED && comet_model_compression(t.model).n_assessments > before)
+            n += check_lines(c, t.model, step + 1);
+    }
+    const comet_compression_figures f = comet_model_compression(t.model);
+    print_message("%s: %d errors, the last %.2f to %.2f of their targets\n", c->name, (int)n, f.sigma_ratio_min,
+                  f.sigma_ratio_max);
+    assert_true(n > 0);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
+static const net_case *case_of(const char *name)
+{
+    for (size_t i = 0; i < COUNT_OF(cases); i++)
+        if (strcmp(cases[i].name, name) == 0)
+            return &cases[i];
+    fail_because("%s has no case", name);
+    return NULL;
+}
+
+static void test_every_net(void **state)
+{
+    (void)state;
+    for (size_t i = 0; comet_zoo_name(i); i++)
+        check_net(case_of(comet_zoo_name(i)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_net),
+    };
+    return cmocka_run_group_tests_name("errors", tests, NULL, NULL);
+}
