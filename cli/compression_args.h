@@ -28,10 +28,10 @@ bool set_percent(void *target, const char *text, reason *why);  /* double, "1%" 
 bool set_overhead(void *target, const char *text, reason *why); /* likewise, 0 allowed */
 bool set_bytes(void *target, const char *text, reason *why);    /* uint64_t, "4GiB", "500MB", "4294967296" */
 
-#define OPTION_NOISE(type)                                                                       \
-    {                                                                                            \
-        0, "noise", "SHARE", set_percent, offsetof(type, compression.noise),                     \
-            "what errors may add to the variance of each layer's gradient (default 1%, or 0.01)" \
+#define OPTION_NOISE(type)                                                                        \
+    {                                                                                             \
+        0, "noise", "SHARE", set_percent, offsetof(type, compression.noise),                      \
+            "what errors may add to the variance of a layer's gradient, in the mean (default 1%)" \
     }
 #define OPTION_SIGMA(type)                                                                        \
     {                                                                                             \

@@ -130,29 +130,46 @@ static uint64_t with_reserve(uint64_t peak)
     return (uint64_t)((double)peak / (1 - MEMORY_RESERVE));
 }
 
-/* The batch that would fit, or what the smallest that is tried would need. */
-static cli_exit describe_fitting(budget *b, char *text, size_t bytes)
+/* Of all ways on the ladder: the largest batch that would fit, 0 for none, and what the smallest that is tried would take. */
+static cli_exit find_fitting(budget *b, uint32_t *batch, uint64_t *least)
+{
+    *batch = 0;
+    *least = UINT64_MAX;
+    for (size_t i = 0; i < b->n_ladder; i++) {
+        memory_forecast forecast;
+        uint32_t fits = 0;
+        cli_exit code = forecast_largest_batch(&b->f, b->ladder[i], b->usable, b->batch, &fits);
+        if (code == CLI_OK)
+            code = forecast_memory(&b->f, b->ladder[i], BATCH_STEP, &forecast);
+        if (code != CLI_OK)
+            return code;
+        *batch = fits > *batch ? fits : *batch;
+        *least = forecast.peak < *least ? forecast.peak : *least;
+    }
+    return CLI_OK;
+}
+
+/* For the end of a refusal; nothing where the batch is small already. */
+static cli_exit describe_fitting(budget *b, bool disk, char *text, size_t bytes)
 {
     char need[SIZE_TEXT_BYTES];
-    uint32_t batch = 0;
-    memory_forecast least;
-    cli_exit code = forecast_largest_batch(&b->f, b->mode, b->usable, b->batch, &batch);
-    if (code != CLI_OK)
+    uint32_t batch;
+    uint64_t least;
+    const cli_exit code = find_fitting(b, &batch, &least);
+    if (code != CLI_OK || b->batch <= BATCH_STEP)
         return code;
     if (batch > 0)
         snprintf(text, bytes, "; batch %" PRIu32 " would fit", batch);
-    else if (b->batch > BATCH_STEP) {
-        code = forecast_memory(&b->f, b->mode, BATCH_STEP, &least);
-        if (code == CLI_OK)
-            snprintf(text, bytes, "; batch %d would need %s", BATCH_STEP, size_text(with_reserve(least.peak), need));
-    }
-    return code;
+    else
+        snprintf(text, bytes, "; batch %d would need %s%s", BATCH_STEP, size_text(with_reserve(least), need),
+                 disk ? " without a disk" : "");
+    return CLI_OK;
 }
 
 static cli_exit refuse(budget *b, bool may_spill)
 {
     char need[SIZE_TEXT_BYTES], has[SIZE_TEXT_BYTES], fitting[96] = "";
-    cli_exit code = describe_fitting(b, fitting, sizeof fitting);
+    cli_exit code = describe_fitting(b, may_spill, fitting, sizeof fitting);
     if (code == CLI_OK && !may_spill)
         code = choose_spill(b); /* would it do? */
     if (code != CLI_OK)

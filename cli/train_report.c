@@ -189,7 +189,10 @@ static void log_assessment(train_report *r, const comet_train_event *e)
         json_add_double(&j, "R", line.nonzero);
         json_add_double(&j, "sigma_target", line.sigma_target);
         json_add_double(&j, "sigma_measured", line.sigma_measured);
-        json_add_bool(&j, "at_limit", line.at_limit);
+        if (isnan(line.sigma_measured))
+            json_add_null(&j, "at_limit");
+        else
+            json_add_bool(&j, "at_limit", line.at_limit);
         json_add_text(&j, "level", line.level);
         json_add_text(&j, "predictor", line.predictor);
         json_add_double(&j, "ratio", line.bytes > 0 ? (double)line.bytes_raw / (double)line.bytes : NAN);
@@ -296,8 +299,8 @@ static void show_compression(const comet_train_event *e)
     printf("saved activations %s instead of %s", size_text(memory.saved, saved), size_text(memory.saved_reference, reference));
     if (memory.saved > 0)
         printf(" (%.1f x", (double)memory.saved_reference / (double)memory.saved);
-    if (memory.saved > 0 && c.mode != COMET_COMPRESS_OFF && !isnan(c.ratio))
-        printf(" at the run's peak, %.1f x in the last step", c.ratio);
+    if (memory.saved > 0 && c.n_assessments > 0 && !isnan(c.ratio))
+        printf(" at the run's peak, %.1f x in the last step%s", c.ratio, c.spilled_bytes > 0 ? ", disk included" : "");
     printf("%s, compression %s", memory.saved > 0 ? ")" : "", mode_name(c.mode));
     if (c.codec_seconds > 0 && !isnan(share))
         printf("; coding took %.1f %% of the time", 100 * share);

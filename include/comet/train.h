@@ -62,7 +62,7 @@ typedef enum comet_compress_mode {
 typedef struct comet_compression {
     size_t size;
     comet_compress_mode mode;
-    double noise;    /* largest share that errors add to the variance of each layer's mini-batch gradient: 0.01 */
+    double noise;    /* share that errors may add to the variance of a layer's gradient, in the mean over layers: 0.01 */
     double sigma;    /* if above 0, the paper's rule instead: standard deviation of the error in units of mean |momentum| */
     double overhead; /* AUTO: share of a step's time that coding may take: 0.05 */
     uint32_t window; /* steps between assessments once bounds have settled: 1000 */
@@ -131,7 +131,7 @@ typedef struct comet_compression_figures {
     double conv_ratio;    /* raw bytes of convolution and linear inputs to what stands for them */
     double codec_seconds; /* of all steps, by the clock (work of all threads / threads) */
     double sigma_ratio_min,
-        sigma_ratio_max;    /* measured error of weight gradients to the target; NaN before the first assessment */
+        sigma_ratio_max;    /* measured error of weight gradients to the target in the last assessment; NaN: none */
     uint64_t spilled_bytes; /* most at once */
     uint64_t n_assessments;
     uint64_t n_nonfinite; /* values that were stored as they are because they were not finite, in the last step */
@@ -151,7 +151,7 @@ typedef struct comet_assessment_line {
     double eb_cut;                       /* likewise of what a relu behind a batch norm cut off; else eb */
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
-    bool at_limit;                       /* measured with the bound that this consumer sets; others have less by right */
+    bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
     const char *level, *predictor;       /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;           /* of the tensor, raw and held */
 } comet_assessment_line;

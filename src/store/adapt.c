@@ -303,7 +303,8 @@ static double pass_limit(const adapt *a, const consumer_state *c)
 static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
     /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
-    c->at_limit = c->limits && c->collected.eb >= 0.99 * a->tensors[c->tensor].eb;
+    const double eb = a->tensors[c->tensor].eb;
+    c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= 0.99 * eb;
     assess_gradient(a, c);
     const double now = assess_harm(c, was_known), harm = a->params.rule == ADAPT_NOISE ? c->harm : fmax(c->harm, now);
     c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && harm > 0 ? AIM * sqrt(share_of(a, c) / harm) : 0;

@@ -2,7 +2,7 @@
  * The backend on oneDNN 2 (operation descriptors, dnnl_memory_desc_t by value).
  *
  * Scratchpads are the caller's (user mode), so that they are planned with everything else. The instruction set is capped at
- * AVX-512 with bfloat16: with AMX this version can die of an illegal instruction.
+ * AVX-512 with bfloat16, since with AMX this version can die of an illegal instruction, or lower where our own kernels are.
  */
 #include <dnnl.h>
 #include <stdio.h>
@@ -105,7 +105,7 @@ static comet_status make_attributes(backend *b)
     return make_attribute(append_sum, &b->sum);
 }
 
-/* The cap on our own kernels holds for oneDNN's too. */
+/* Where a cap keeps our own kernels below what the machine can run, it holds for oneDNN's too. */
 static dnnl_cpu_isa_t highest_isa(void)
 {
     const comet_isa active = comet_isa_active();
@@ -119,7 +119,7 @@ comet_status backend_create(backend **out)
     backend *b = calloc(1, sizeof *b);
     if (!b)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for the backend");
-    /* Refused once a primitive exists, which is then under the cap already. */
+    /* Refused once a primitive exists: the first model of a process decides. */
     dnnl_set_max_cpu_isa(highest_isa());
     dnnl_set_primitive_cache_capacity(1024);
     comet_status status = check(dnnl_engine_create(&b->engine, dnnl_cpu, 0), "a CPU engine");
