@@ -80,7 +80,7 @@ static const option options[] = {
     {0, "save-steps", "N", set_count, AT(save_steps), "also a checkpoint every N updates (default: each epoch)"},
     {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
     OPTION_JSON(train_args, "print the end as a JSON object, and no tables"),
-    {'f', "force", NULL, set_flag, AT(force), "replace the run in --out and the file of --log"},
+    {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
     OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
     {0, "compress", "HOW", set_mode, AT(compression.mode),
@@ -319,15 +319,16 @@ static void settle_schedule(const train_args *args, comet_train_params *p)
 
 /* ---- the run ---- */
 
-/* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. */
+/* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. The test part comes
+ * first: some sources look at all training images for its sake, which should not be in memory twice. */
 static cli_exit open_session(const train_args *args, session *s)
 {
     comet_net *own = NULL;
     cli_exit code = net_open(&args->net, 0, (uint32_t)args->data.image, &own);
     if (code == CLI_OK)
-        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TRAIN, &s->train);
-    if (code == CLI_OK)
         code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TEST, &s->test);
+    if (code == CLI_OK)
+        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TRAIN, &s->train);
     if (code == CLI_OK && args->net.model) {
         const comet_dataset_info info = comet_dataset_describe(s->train);
         net_args net = args->net;

@@ -11,7 +11,9 @@
 #include "number.h"
 #include "train_setup.h"
 
-enum { MAX_LADDER = 4 };
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+enum { MAX_LADDER = 4, NEXT_FORECAST = 50 /* forecasts for the same job differ by up to this part */ };
 static const double most_rate = 4;
 
 bool set_batch(void *target, const char *text, reason *why)
@@ -125,9 +127,11 @@ static cli_exit choose_spill(budget *b)
     return code;
 }
 
+/* What must be allowed for it, rounded up to what a text of it shows. */
 static uint64_t with_reserve(uint64_t peak)
 {
-    return (uint64_t)((double)peak / (1 - MEMORY_RESERVE));
+    const uint64_t bytes = (uint64_t)((double)peak / (1 - MEMORY_RESERVE)), grain = bytes < GIB ? MIB : GIB / 100 + 1;
+    return (bytes + grain) / grain * grain;
 }
 
 /* Of all ways on the ladder: the largest batch that would fit, 0 for none, and what the smallest that is tried would take. */
@@ -138,7 +142,7 @@ static cli_exit find_fitting(budget *b, uint32_t *batch, uint64_t *least)
     for (size_t i = 0; i < b->n_ladder; i++) {
         memory_forecast forecast;
         uint32_t fits = 0;
-        cli_exit code = forecast_largest_batch(&b->f, b->ladder[i], b->usable, b->batch, &fits);
+        cli_exit code = forecast_largest_batch(&b->f, b->ladder[i], b->usable - b->usable / NEXT_FORECAST, b->batch, &fits);
         if (code == CLI_OK)
             code = forecast_memory(&b->f, b->ladder[i], BATCH_STEP, &forecast);
         if (code != CLI_OK)

@@ -21,7 +21,7 @@ comet_compression_figures comet_model_compression(const comet_model *m)
         f.spilled_bytes = t.spilled_peak;
     }
     if (memory.saved > 0)
-        f.ratio = (double)memory.saved_reference / (double)memory.saved;
+        f.ratio = (double)memory.saved_reference / (double)(memory.saved + f.spilled_bytes);
     if (!a)
         return f;
     f.n_assessments = a->n_assessments;

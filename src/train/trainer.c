@@ -489,7 +489,7 @@ static comet_status check_params(const comet_train_params *p)
     if (p->model.batch == 0)
         return comet_fail(COMET_ERROR_ARGUMENT, "the batch is 0; it must be 1 or more");
     if (p->model.accumulate > MAX_ACCUMULATE)
-        return comet_fail(COMET_ERROR_ARGUMENT, "accumulate is %" PRIu32 "; it must be 0 to %d", p->model.accumulate,
+        return comet_fail(COMET_ERROR_ARGUMENT, "accumulate is %" PRIu32 "; it must be 1 to %d", p->model.accumulate,
                           MAX_ACCUMULATE);
     if (p->epochs == 0)
         return comet_fail(COMET_ERROR_ARGUMENT, "epochs is 0; it must be 1 or more");
