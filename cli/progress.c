@@ -25,8 +25,7 @@ static struct {
 } bar;
 
 static struct {
-    bool begun;
-    double started, last;
+    double started, last; /* 0: none yet */
 } lines;
 
 void progress_begin(const char *label, uint64_t total)
@@ -68,9 +67,8 @@ void progress_update(uint64_t done)
 
 static void write_line(const char *text, double now)
 {
-    if (!lines.begun)
+    if (lines.started == 0)
         lines.started = lines.last = now;
-    lines.begun = true;
     if (now - lines.last < fmax(line_seconds, line_share * (now - lines.started)))
         return;
     lines.last = now;

@@ -130,7 +130,7 @@ static cli_exit choose_spill(budget *b)
 /* What must be allowed for it, rounded up to what a text of it shows. */
 static uint64_t with_reserve(uint64_t peak)
 {
-    const uint64_t bytes = (uint64_t)((double)peak / (1 - MEMORY_RESERVE)), grain = bytes < GIB ? MIB : GIB / 100 + 1;
+    const uint64_t bytes = (uint64_t)((double)peak / (1 - MEMORY_RESERVE)), grain = bytes < 1000 * MIB ? MIB : GIB / 100 + 1;
     return (bytes + grain) / grain * grain;
 }
 
@@ -153,14 +153,16 @@ static cli_exit find_fitting(budget *b, uint32_t *batch, uint64_t *least)
     return CLI_OK;
 }
 
-/* For the end of a refusal; nothing where the batch is small already. */
+/* For the end of a refusal; nothing where the batch is as small as any that is tried. */
 static cli_exit describe_fitting(budget *b, bool disk, char *text, size_t bytes)
 {
     char need[SIZE_TEXT_BYTES];
     uint32_t batch;
     uint64_t least;
+    if (b->batch <= BATCH_STEP)
+        return CLI_OK;
     const cli_exit code = find_fitting(b, &batch, &least);
-    if (code != CLI_OK || b->batch <= BATCH_STEP)
+    if (code != CLI_OK)
         return code;
     if (batch > 0)
         snprintf(text, bytes, "; batch %" PRIu32 " would fit", batch);
