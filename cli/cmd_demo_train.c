@@ -49,6 +49,11 @@ static const char *pick_data(void)
     return "synthetic";
 }
 
+static bool takes_any_size(const char *data)
+{
+    return strcmp(data, "synthetic") == 0 || strncmp(data, "folder:", strlen("folder:")) == 0;
+}
+
 static cli_exit train(const demo_args *args, comet_compress_mode mode, char **text)
 {
     command c = {.n = 0};
@@ -56,7 +61,8 @@ static cli_exit train(const demo_args *args, comet_compress_mode mode, char **te
     command_word(&c, "train");
     command_text(&c, "--model", "resnet20");
     command_text(&c, "--data", args->data);
-    command_number(&c, "--image", IMAGE); /* for data of any size */
+    if (takes_any_size(args->data))
+        command_number(&c, "--image", IMAGE);
     command_number(&c, "--batch", args->batch);
     command_number(&c, "--max-steps", args->steps);
     command_number(&c, "--seed", args->seed);

@@ -1,6 +1,7 @@
 /* What the training verbs share; see train_setup.h. */
 #include "train_setup.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -83,6 +84,19 @@ cli_exit net_of_weights(const char *path, comet_net **net)
 
 /* ---- data ---- */
 
+/* Data whose images have a size of their own take no other. Closes it then. */
+static cli_exit check_image(const data_args *args, comet_dataset **data)
+{
+    const comet_dataset_info info = comet_dataset_describe(*data);
+    if (args->image == 0 || (args->image == info.height && args->image == info.width))
+        return CLI_OK;
+    comet_dataset_close(*data);
+    *data = NULL;
+    return fail(CLI_USAGE,
+                "--image %" PRIu64 ": images of %s are %" PRIu32 " x %" PRIu32 "; --image is for folder and synthetic",
+                args->image, args->spec, info.height, info.width);
+}
+
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data)
 {
     const comet_shape in = comet_net_shape(net, 0);
@@ -98,7 +112,7 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
     params.strict = args->strict;
     const comet_status status = comet_dataset_open(data, args->spec, &params);
     if (status == COMET_OK)
-        return CLI_OK;
+        return check_image(args, data);
     const cli_exit code = status == COMET_ERROR_ARGUMENT ? CLI_USAGE
                           : status == COMET_ERROR_MEMORY ? CLI_NO_MEMORY
                                                          : CLI_BAD_INPUT;
