@@ -27,6 +27,8 @@
 #include "verbs.h"
 
 enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
+/* Assessments from which on bounds may be held: they double at each from narrow ones. */
+enum { CLIMBED = 3 };
 
 typedef struct batch_list {
     uint32_t n;
@@ -103,7 +105,7 @@ static const option options[] = {
     OPTION_OVERHEAD(bench_args),
     OPTION_CHECKSUMS(bench_args),
     {0, "steps", "N", set_steps, AT(steps), "steps on the clock (default 8)"},
-    {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 4)"},
+    {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 8)"},
     {0, "assess", NULL, set_flag, AT(assess), "assess bounds on the clock, as a young run does (default: hold them still)"},
     {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no net's loss runs away)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
@@ -158,7 +160,7 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
         if (i == args->warm)
             coded_before = comet_model_compression(model).codec_seconds;
-        if (i >= args->warm && comet_model_compression(model).n_assessments > 0)
+        if (i >= args->warm && comet_model_compression(model).n_assessments >= CLIMBED)
             comet_model_hold_bounds(model, !args->assess);
         if (args->turns)
             turn_take();
@@ -474,7 +476,7 @@ const verb verb_bench_train = {
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const bench_args){.steps = 8, .warm = 4, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
+    .defaults = &(const bench_args){.steps = 8, .warm = 8, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(bench_args),
     .run = run,
 };

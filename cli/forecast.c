@@ -12,7 +12,7 @@
 #include "json_out.h"
 #include "progress.h"
 
-enum { SAMPLE_BATCH = 4, SAMPLE_STEPS = 4, SAMPLE_WARM = 2, LOADER_QUEUE = 4 /* with the batch in use */ };
+enum { SAMPLE_BATCH = 4, SAMPLE_STEPS = 2, SAMPLE_WARM = 6, LOADER_QUEUE = 4 /* with the batch in use */ };
 static const uint64_t least_program = 16 << 20;
 
 void forecaster_init(forecaster *f, const comet_net *net, const comet_model_params *params, const compression_args *compression)

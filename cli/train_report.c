@@ -64,7 +64,7 @@ void memory_table_print(FILE *out, const comet_model *model)
         print_bytes(out, "assessments", m.assessing);
     print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
     if (coded)
-        fprintf(out, "  (coded activations and transients share memory: the total is less than the sum)\n");
+        fprintf(out, "  (coded activations, transients and assessments share memory: the total is less than the sum)\n");
     fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
 }
 

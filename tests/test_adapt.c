@@ -145,12 +145,47 @@ static void test_pass_rises_slowly(void **state)
     const uint32_t tensor = new_tensor(a, 1000), pass = new_pass(a, tensor);
     observe(a, pass, 1, NAN);
     adapt_assess(a, 1);
-    observe(a, pass, 1.0 / 16, NAN);
+    observe(a, pass, 1.0 / 4, NAN);
     adapt_assess(a, 2);
-    assert_near(adapt_eb(a, tensor), 0.1 * pow(4, 0.75), 1e-14);
+    assert_near(adapt_eb(a, tensor), 0.1 * pow(2, 0.75), 1e-14);
     observe(a, pass, 4, NAN);
     adapt_assess(a, 3);
     assert_near(adapt_eb(a, tensor), 0.1 / 2, 1e-14);
+    adapt_destroy(a);
+}
+
+/* A bound at most doubles, at first from what the tensor was stored with; until its consumer's limit is reached, that is not
+ * what errors are measured against. It falls at once, and a retreat begins again. */
+static void test_climb(void **state)
+{
+    static const double bounds[] = {0.02, 0.04, 0.08, 0.16, 0.25};
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 50);
+    const double gain = AIM * AIM * 0.01 * 100 / (0.25 * 0.25); /* whose limit is 0.25 */
+    adapt_observation seen = seen_of(gain, 100);
+    seen.eb = 0.01;
+    for (size_t i = 0; i < COUNT_OF(bounds); i++) {
+        seen.measured = gain * seen.eb * seen.eb;
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, i + 1);
+        assert_int_equal(adapt_n_assessed(a), i + 1);
+        assert_near(adapt_eb(a, tensor), bounds[i], 1e-12);
+        assert_true(adapt_consumer_state(a, consumer).limits == (i + 1 == COUNT_OF(bounds)));
+        assert_false(adapt_consumer_state(a, consumer).at_limit);
+        seen.eb = adapt_eb(a, tensor);
+    }
+    seen.measured = 16 * gain * seen.eb * seen.eb;
+    adapt_observe(a, consumer, &seen);
+    adapt_assess(a, 20);
+    assert_true(adapt_consumer_state(a, consumer).at_limit);
+    assert_near(adapt_eb(a, tensor), 0.25 / 2, 1e-12); /* half way to a quarter */
+    adapt_retreat(a, 21);
+    assert_int_equal(adapt_n_assessed(a), 0);
+    seen.eb = 0.01;
+    seen.measured = gain * seen.eb * seen.eb;
+    adapt_observe(a, consumer, &seen);
+    adapt_assess(a, 22);
+    assert_near(adapt_eb(a, tensor), 0.02, 1e-12);
     adapt_destroy(a);
 }
 
@@ -270,6 +305,12 @@ static void test_no_limit(void **state)
     adapt_assess(a, 1);
     assert_true(isinf(adapt_eb(a, alone)) && isinf(adapt_eb(a, tensor)));
     assert_true(adapt_eb(a, silent) == 0);
+    adapt_retreat(a, 2); /* nor does it climb there from what it is stored with */
+    adapt_observation seen = seen_of(0, 1);
+    seen.eb = 0.1;
+    adapt_observe(a, harmless, &seen);
+    adapt_assess(a, 3);
+    assert_true(isinf(adapt_eb(a, tensor)));
     adapt_destroy(a);
 }
 
@@ -439,7 +480,7 @@ static void run_loop(adapt_rule rule, loop l, extremes *reported, extremes *trut
         adapt_assess(a, step);
         double least, most;
         adapt_sigma_ratios(a, &least, &most);
-        if (step < 3) /* no bound yet, then one that nobody has measured */
+        if (step < 5) /* no bound yet, then one that nobody has measured, then one that climbs */
             continue;
         assert_true(least == most);
         note(reported, most);
@@ -587,7 +628,8 @@ static void check_windows(adapt *a, uint32_t tensor, uint32_t consumer, uint64_t
 
 static void test_windows(void **state)
 {
-    static const double young[] = {1, 1, 2.5, 1, 1, 1, 1.5, 1, 1, 1, 1, 1, 1, 1}, old[] = {1, 1.5, 1, 1, 3, 3, 3, 3, 0.2, 1, 1};
+    static const double young[] = {1, 1, 0.4, 1, 1, 1, 1.5, 1, 1, 1, 1, 1, 1, 1},
+                        old[] = {1, 1.5, 1, 1, 3, 2, 0.3, 3, 0.2, 1, 1};
     static const uint64_t young_steps[] = {1, 3, 7, 11, 19, 29, 39, 49, 59, 69, 79, 89, 100, 112},
                           old_steps[] = {8020, 8060, 8100, 8180, 8340, 8420, 8460, 8480, 8490, 8500, 8520};
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -636,12 +678,12 @@ static void test_windows_of_worn_bounds(void **state)
     adapt_destroy(a);
 }
 
-/* Each assessment collects over its gap, at most ten steps, the last of which completes it. */
+/* Each assessment collects over its gap up to ten steps, or over half of it up to twenty, the last of which completes it. */
 static void test_collecting_steps(void **state)
 {
     static const struct {
         uint64_t end, n;
-    } plan[] = {{1, 1}, {3, 2}, {7, 4}, {15, 8}, {25, 10}, {35, 10}, {45, 10}, {8020, 10}, {8060, 10}};
+    } plan[] = {{1, 1}, {3, 2}, {7, 4}, {15, 8}, {25, 10}, {35, 10}, {45, 10}, {8020, 10}, {8060, 20}, {8140, 20}};
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
     uint64_t step = 0, n = 0;
     for (size_t i = 0; i < COUNT_OF(plan); i++, n = 0) {
@@ -819,6 +861,7 @@ int main(void)
         cmocka_unit_test(test_noise_rule),
         cmocka_unit_test(test_noise_is_smoothed),
         cmocka_unit_test(test_pass_rises_slowly),
+        cmocka_unit_test(test_climb),
         cmocka_unit_test(test_collected),
         cmocka_unit_test(test_alike_gradients),
         cmocka_unit_test(test_pass_left),

@@ -187,7 +187,8 @@ static void check_same_state(const comet_model *a, const comet_model *b)
     free(y);
 }
 
-/* Steps 1, 3, 7 and 14 with 15 assess: a run that is interrupted before, between, in and after them ends with the same bits. */
+/* Every step from 1 on is collected, some assess: a run that is interrupted before, between, in and after them ends with the
+ * same bits. */
 static void check_bounds_resume(const comet_model_params *params)
 {
     enum { STEPS = 18 };

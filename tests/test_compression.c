@@ -402,9 +402,81 @@ static void test_nan_survives(void **state)
     comet_net_destroy(net);
 }
 
+/* Tensors that are stored within bounds, of the step at hand: those in units of their deviation, and those coded dense. */
+typedef struct bounded {
+    uint32_t n, n_start, n_dense;
+} bounded;
+
+static bounded count_bounded(const comet_model *m)
+{
+    bounded b = {0};
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        const comet_slot_policy *p = comet_store_slot_policy(m->store, s);
+        if (p->policy != COMET_POLICY_BOUNDED || !isfinite(p->eb))
+            continue;
+        b.n++;
+        b.n_dense += p->level == COMET_LEVEL_DENSE;
+        b.n_start += p->of_deviation;
+        if (p->of_deviation)
+            assert_near(p->eb, 0.05, 1e-12);
+    }
+    return b;
+}
+
+/* Bounds of every tensor; each is at most twice what it was. */
+static void check_climb(const comet_model *m, double *last)
+{
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        const double eb = slot_eb(m, s);
+        if (last[s] > 0 && isfinite(eb))
+            assert_true(eb <= 2.2 * last[s]); /* and what deviations change by */
+        last[s] = isfinite(eb) ? eb : 0;
+    }
+}
+
+static double gradients_of(trial *t, uint64_t step)
+{
+    trial_batch(t, step);
+    return trial_gradients(t, step);
+}
+
+/* Near-lossless and dense at the start, then bounds climb; and again behind a loss that is not finite. */
+static void test_start_and_retreat(void **state)
+{
+    (void)state;
+    comet_net *net =
+        net_of("net start\ninput 3 16 16\nc = conv out=16 kernel=3 pad=1\nr = relu\nc2 = conv out=16 kernel=3 pad=1\n"
+               "r2 = relu\nc3 = conv out=16 kernel=3 pad=1\np = global_avg_pool\nflat = flatten\nfc = linear out=4\n");
+    const comet_model_params p = compress_params(8, COMET_COMPRESS_FAST);
+    trial t = trial_make(net, &p);
+    comet_model *m = t.model;
+    double last[64] = {0};
+    uint64_t step = 0;
+    assert_true(comet_store_n_slots(m->store) <= COUNT_OF(last));
+    for (int round = 0; round < 2; round++) {
+        for (uint64_t end = step + 8; step < end; step++) {
+            const uint64_t n_assessed = adapt_n_assessed(m->assessment->adapt);
+            assert_true(isfinite(gradients_of(&t, step)));
+            const bounded b = count_bounded(m);
+            assert_true(b.n >= 2 && b.n_start == (n_assessed == 0 ? b.n : 0) && b.n_dense == (n_assessed < 2 ? b.n : 0));
+            check_climb(m, last);
+            assert_ok(comet_model_update(m, 1e-3, step));
+        }
+        assert_true(adapt_n_assessed(m->assessment->adapt) >= 2);
+        trial_batch(&t, step);
+        t.images[5] = NAN;
+        assert_false(isfinite(trial_gradients(&t, step++)));
+        assert_int_equal(adapt_n_assessed(m->assessment->adapt), 0);
+        memset(last, 0, sizeof last);
+    }
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_start_and_retreat),
         cmocka_unit_test(test_lossless_is_off),
         cmocka_unit_test(test_lossless_is_off_for_operators),
         cmocka_unit_test(test_forward_is_exact),

@@ -235,7 +235,7 @@ static void test_bounds_adapt(void **state)
     comet_net_destroy(net);
 }
 
-/* Steps that assess, and measure in place of the input, pass on the same gradients; in parts, too. */
+/* Steps that assess pass on the same gradients; in parts, too. */
 static void test_gradients_while_assessing(void **state)
 {
     static const struct {

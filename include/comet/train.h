@@ -101,8 +101,8 @@ typedef struct comet_memory {
     uint64_t saved;      /* what this model holds at the peak */
     uint64_t transient;  /* the rest of the arena: tensors and gradients of the layer at work */
     uint64_t scratch;    /* the largest part of `transient` that is scratchpads and reordered weights */
-    uint64_t assessing;  /* samples and gradients that assessments compare, while they last */
-    uint64_t total;      /* at the peak: coded tensors and transients are largest at different times */
+    uint64_t assessing;  /* samples by which errors are measured, in room that coded tensors of the first steps took */
+    uint64_t total;      /* at the peak: coded tensors, transients and samples are largest at different times */
 } comet_memory;
 
 /* One line of the table: what forward leaves for backward, by layer. */

@@ -17,16 +17,20 @@
 
 /* Bounds aim at this part of sigma*: with errors half as large again as expected it is 1.17, with a third less 0.52. */
 static const double AIM = 0.78;
-/* A bound that moves by more than JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
+/* A bound that moves by JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
 static const double JUMP = 2, DRIFT = 1.25;
 /* So does a measured error above this part of sigma*; only where all are below FRESH do bounds last long enough. */
 static const double WORN = 1.05, FRESH = 0.95;
+/* Nor does a bound rise by more than CLIMB at once, from what tensors were stored with: what larger errors do is measured on
+ * the way, not foreseen. */
+static const double CLIMB = 2;
 /* At their closest, once the first few are over, assessments are this part of the window apart. */
 static const uint32_t CLOSE = 100;
 /* A gap is at most this part of the steps so far: a net that has barely begun may change at once. */
 static const uint64_t YOUNG = 8;
-/* An assessment collects over the gap before it, at most so many steps. */
-static const uint64_t MOST_COLLECTED = 10;
+/* An assessment collects over the gap before it, at most FEW steps, or half of a long one, at most so many: late in training
+ * few images of a batch make most of its gradient, and means over few steps tell little. */
+static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
@@ -213,8 +217,9 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
                              : a->params.rule == ADAPT_NOISE ? seen->gradient_noise
                                                              : seen->mean_momentum,
                  predicted = seen->gain * seen->eb * seen->eb, harm = seen->measured / (seen->eb * seen->eb);
-    if (!usable(seen->gain) || !usable(allowance) || !usable(predicted))
+    if (!usable(seen->gain) || !usable(seen->eb) || !usable(allowance) || !usable(predicted))
         return;
+    a->tensors[c->tensor].stored = seen->eb;
     k->n++;
     k->gain += seen->gain;
     k->allowance += allowance;
@@ -326,10 +331,13 @@ static void assess_consumer(const adapt *a, consumer_state *c)
     c->collected = (collection){0};
 }
 
-/* Activation assessment: the least limit, of the first consumer among equals; 0 while any consumer's harm is unknown. */
+/* Activation assessment: the least limit, of the first consumer among equals, as far as the bound may rise at once; 0 while any
+ * consumer's harm is unknown. */
 static double assess_tensor(adapt *a, uint32_t tensor)
 {
     consumer_state *least = NULL;
+    const tensor_state *t = &a->tensors[tensor];
+    const double from = t->eb > 0 ? t->eb : t->stored, most = from > 0 ? CLIMB * from : INFINITY;
     double eb = INFINITY;
     bool known = true;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
@@ -346,8 +354,8 @@ static double assess_tensor(adapt *a, uint32_t tensor)
     if (!known)
         return 0;
     if (least)
-        least->limits = true;
-    return eb;
+        least->limits = eb <= most;
+    return isfinite(eb) ? fmin(eb, most) : eb;
 }
 
 /* By which factor since the last assessment, up or down; a first bound has not moved. */
@@ -372,13 +380,13 @@ static void plan_next(adapt *a, uint64_t step, double moved)
     double smallest, largest;
     adapt_sigma_ratios(a, &smallest, &largest);
     if (a->gap < close)
-        a->gap = moved > JUMP ? a->gap : min_u64(2 * a->gap, close);
-    else if (moved > JUMP || largest > WORN)
+        a->gap = moved >= JUMP ? a->gap : min_u64(2 * a->gap, close);
+    else if (moved >= JUMP || largest > WORN)
         a->gap = max_u64(a->gap / 2, close);
     else if (moved <= DRIFT && !(largest > FRESH))
         a->gap = min_u64(2 * a->gap, most);
     a->next = step + a->gap;
-    a->first = a->next + 1 - min_u64(a->gap, MOST_COLLECTED);
+    a->first = a->next + 1 - max_u64(min_u64(a->gap, FEW), min_u64(a->gap / 2, MOST_COLLECTED));
 }
 
 void adapt_assess(adapt *a, uint64_t step)
@@ -393,14 +401,14 @@ void adapt_assess(adapt *a, uint64_t step)
         moved = fmax(moved, moved_by(t));
         t->last = t->eb;
     }
-    a->assessed = true;
+    a->n_assessed++;
     plan_next(a, step, moved);
 }
 
 void adapt_retreat(adapt *a, uint64_t step)
 {
     for (uint32_t i = 0; i < a->n_tensors; i++)
-        a->tensors[i].eb = 0;
+        a->tensors[i].eb = a->tensors[i].stored = 0;
     /* What was predicted before belongs to another state of the net; what was measured belongs to the layer. */
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
@@ -410,14 +418,19 @@ void adapt_retreat(adapt *a, uint64_t step)
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
     }
-    a->assessed = false;
+    a->n_assessed = 0;
     a->first = a->next = step + 1;
-    a->gap = min_u64(a->gap, window_part(a, CLOSE));
+    a->gap = 1;
+}
+
+uint64_t adapt_n_assessed(const adapt *a)
+{
+    return a->n_assessed;
 }
 
 double adapt_eb(const adapt *a, uint32_t tensor)
 {
-    return tensor < a->n_tensors && a->assessed ? a->tensors[tensor].eb : 0;
+    return tensor < a->n_tensors && a->n_assessed > 0 ? a->tensors[tensor].eb : 0;
 }
 
 double adapt_pass_left(const adapt *a, uint32_t consumer)

@@ -49,7 +49,8 @@ comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, ui
 comet_status adapt_add_pass(adapt *a, uint32_t tensor, const char *name, uint32_t *consumer);
 
 /* Is step (from 0) one of those that an assessment collects, and is it the last of them? Assessments are close together at
- * first: the gap is 1, 2, 4, ... until a hundredth of the window. Each collects over the gap before it, at most 10 steps. */
+ * first: the gap is 1, 2, 4, ... until a hundredth of the window. Each collects over the gap before it, at most 10 steps, or
+ * half of a gap above 20, at most 20. */
 bool adapt_due(const adapt *a, uint64_t step);
 bool adapt_complete(const adapt *a, uint64_t step);
 
@@ -65,16 +66,20 @@ typedef struct adapt_observation {
 void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
 /* New bounds from what was observed since the last call; then the next assessment is planned. The gap grows from 1 by doubling
- * to 1/100 of the window, held where any bound moved by more than 2x. From there it is halved where any bound did, or a
+ * to 1/100 of the window, held where any bound moved by 2x or more. From there it is halved where any bound did, or a
  * measured error is above 1.05 sigma*, and doubled up to the window, at most an eighth of the steps so far, where no bound
  * moved by more than 1.25x and no error is above 0.95 sigma*. Consumers not observed, or observed with values that are negative
- * or not finite, keep what they had. The bounds aim at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and what an
+ * or not finite, keep what they had. A bound at most doubles, at first from what the tensor was stored with: what larger errors
+ * do is measured on the way up, not foreseen. Limits aim at 0.78 sigma*, the middle of 0.5 and 1.2: batches differ, and what an
  * error does may grow until the next assessment. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* Something looks unsafe (a loss spike, non-finite values): bounds are as before the first assessment until the next, which
  * comes with the next step. */
 void adapt_retreat(adapt *a, uint64_t step);
+
+/* Assessments since the start or the last retreat. */
+uint64_t adapt_n_assessed(const adapt *a);
 
 /* The bound of a tensor; 0 while it has none: before the first assessment, after a retreat, and until each of its consumers was
  * observed. INFINITY where no consumer sets a limit (no consumers, or gains of 0): for the caller to cap. */

@@ -9,8 +9,9 @@
 typedef struct tensor_state {
     const char *name;
     uint64_t n_elements;
-    double eb;   /* in force */
-    double last; /* as of the last assessment, which a retreat does not forget; 0: none yet */
+    double eb;     /* in force */
+    double last;   /* as of the last assessment, which a retreat does not forget; 0: none yet */
+    double stored; /* with which it was stored when it was last observed; 0: exactly, or not known */
 } tensor_state;
 
 /* What was observed since the last assessment: sums over the steps. */
@@ -49,7 +50,7 @@ struct adapt {
     uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
     uint64_t first, next; /* of the steps that the next assessment collects, the first and the last */
     uint64_t gap;         /* steps to the one after */
-    bool assessed;        /* bounds are in force */
+    uint64_t n_assessed;  /* assessments since the start or the last retreat: before the first no bound is in force */
 };
 
 /* Best fit's factor of each consumer. */

@@ -5,7 +5,7 @@
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 4, N_HEAD = 7, N_PER_TENSOR = 3, N_PER_CONSUMER = 19 };
+enum { VERSION = 5, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 19 };
 
 static double pack(double x)
 {
@@ -25,8 +25,8 @@ size_t adapt_n_numbers(const adapt *a)
 void adapt_export(const adapt *a, double *numbers)
 {
     double *x = numbers;
-    const double head[N_HEAD] = {VERSION,         a->n_tensors,   a->n_consumers, (double)a->first,
-                                 (double)a->next, (double)a->gap, a->assessed};
+    const double head[N_HEAD] = {VERSION,         a->n_tensors,   a->n_consumers,       (double)a->first,
+                                 (double)a->next, (double)a->gap, (double)a->n_assessed};
     for (size_t i = 0; i < N_HEAD; i++)
         *x++ = head[i];
     for (uint32_t i = 0; i < a->n_tensors; i++) {
@@ -34,6 +34,7 @@ void adapt_export(const adapt *a, double *numbers)
         *x++ = (double)t->n_elements;
         *x++ = pack(t->eb);
         *x++ = pack(t->last);
+        *x++ = t->stored;
     }
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
@@ -80,12 +81,12 @@ static bool is_packed(double x)
 static bool head_fits(const adapt *a, const double *x)
 {
     return x[0] == VERSION && x[1] == a->n_tensors && x[2] == a->n_consumers && is_whole(x[3]) && is_whole(x[4]) &&
-           is_whole(x[5]) && x[5] >= 1 && is_flag(x[6]);
+           is_whole(x[5]) && x[5] >= 1 && is_whole(x[6]);
 }
 
 static bool tensor_fits(const tensor_state *t, const double *x)
 {
-    return x[0] == (double)t->n_elements && is_packed(x[1]) && is_packed(x[2]);
+    return x[0] == (double)t->n_elements && is_packed(x[1]) && is_packed(x[2]) && usable(x[3]);
 }
 
 static bool consumer_fits(const consumer_state *c, const double *x)
@@ -145,11 +146,12 @@ comet_status adapt_import(adapt *a, const double *numbers, size_t n)
     a->next = (uint64_t)x[4];
     /* A run may go on with another window. */
     a->gap = x[5] < a->params.window ? (uint64_t)x[5] : a->params.window;
-    a->assessed = x[6] != 0;
+    a->n_assessed = (uint64_t)x[6];
     x += N_HEAD;
     for (uint32_t i = 0; i < a->n_tensors; i++, x += N_PER_TENSOR) {
         a->tensors[i].eb = unpack(x[1], INFINITY);
         a->tensors[i].last = unpack(x[2], INFINITY);
+        a->tensors[i].stored = x[3];
     }
     for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
         import_consumer(&a->consumers[i], x);

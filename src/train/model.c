@@ -131,7 +131,7 @@ static comet_status allocate_model(comet_model *m)
     TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->first));
     TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second));
     TRY(arena_allocate(&m->arena));
-    return memory_share_region(m);
+    return memory_share_region(m, false);
 }
 
 static comet_status initialise_parameter(comet_model *m, size_t tensor, uint32_t index)

@@ -136,12 +136,10 @@ comet_status assess_create(comet_model *m)
 
 void assess_destroy(comet_model *m)
 {
-    const comet_allocator allocator = comet_allocator_of(NULL);
     assessment *a = m->assessment;
     if (!a)
         return;
     adapt_destroy(a->adapt);
-    comet_buffer_free(&allocator, &a->samples);
     free(a->seen);
     free(a->passes);
     free(a->deviations);

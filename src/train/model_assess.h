@@ -5,7 +5,6 @@
 #ifndef COMET_TRAIN_MODEL_ASSESS_H
 #define COMET_TRAIN_MODEL_ASSESS_H
 
-#include "base/memory.h"
 #include "store/adapt.h"
 #include "train/model_internal.h"
 
@@ -36,10 +35,9 @@ struct assessment {
     double *coarse;     /* likewise: how much more coarsely that is stored; at least 1, or 0 before it is known */
     bool *dense;        /* by slot: mode auto */
     level_clock *clocks;
-    bool chosen;          /* `dense` is; not after a resume */
-    uint64_t n_updates;   /* that a hidden momentum has seen */
-    uint64_t n_nonzero;   /* of the input at hand, in its parts so far */
-    comet_buffer samples; /* while steps are collected: of one turn, and what measuring works with behind them */
+    bool chosen;        /* `dense` is; not after a resume */
+    uint64_t n_updates; /* that a hidden momentum has seen */
+    uint64_t n_nonzero; /* of the input at hand, in its parts so far */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
 };
@@ -59,7 +57,7 @@ double slot_eb(const comet_model *m, comet_slot slot);
 
 /* ---- model_measure.c ---- */
 
-/* Of a step, when it is known whether that is due: memory for samples, or none. */
+/* Of a step, when it is known whether that is due: room for samples, or none. */
 comet_status assess_begin(comet_model *m);
 
 /* ---- model_policy.c ---- */

@@ -33,8 +33,7 @@ struct folded {
     kernel *weights_to_plain; /* from the kernels' layouts to row by row, and back */
     kernel *products_to_plain, *gram_to_plain, *gradient_from_plain, *data_from_plain, *input_from_plain;
     buffer_id memory;
-    uint64_t n_nonzero;    /* of the input at hand, while assessing */
-    double sample_nonzero; /* share of them in its sample */
+    uint64_t n_nonzero; /* of the input at hand, while assessing */
 };
 
 /* Blocks within `memory`. */

@@ -145,6 +145,7 @@ struct op_type {
 typedef struct sample_plan {
     uint64_t n_turns;
     uint64_t bytes, work_bytes; /* of the turn that has most; of what measuring one of them works with */
+    void *room;                 /* for both, at the bottom of the arena's region; NULL: not in this step */
 } sample_plan;
 
 struct comet_model {
@@ -192,8 +193,9 @@ comet_status lower(comet_model *m);
 
 /* Lays out the arena, with more rooms where they cost no memory, and fills m->memory. */
 comet_status memory_plan(comet_model *m);
-/* Lends the part of the arena's region that transients leave free to the store. */
-comet_status memory_share_region(comet_model *m);
+/* Lends the part of the arena's region that transients leave free to the store; below it there is room for samples, or not.
+ * Only between steps. */
+comet_status memory_share_region(comet_model *m, bool samples);
 
 /* ---- model_ops.c ---- */
 
@@ -313,7 +315,7 @@ void sample_destroy(sampler *s);
 
 /* ---- model_assess.c, model_policy.c, model_measure.c: adaptive bounds ---- */
 
-/* At most, beside the arena. */
+/* Of samples and what measuring works with, in steps that have them. */
 uint64_t assess_bytes(const comet_model *m);
 comet_status assess_create(comet_model *m);
 void assess_destroy(comet_model *m);

@@ -6,63 +6,82 @@
 #include <math.h>
 
 #include "base/bytes.h"
+#include "base/memory.h"
 #include "train/channel_sums.h"
 #include "train/model_assess.h"
 #include "train/model_folded.h"
 #include "train/model_sample.h"
 #include "train/reduce.h"
 
-#define LEAST_UNITS 8 /* of a sample in a bound: its own rounding then adds 1/256 to the variance */
-
 uint64_t assess_bytes(const comet_model *m)
 {
-    return m->samples.bytes + m->samples.work_bytes;
+    return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
 comet_status assess_begin(comet_model *m)
 {
-    assessment *a = m->assessment;
-    const comet_allocator allocator = comet_allocator_of(NULL);
+    const assessment *a = m->assessment;
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (m->ops[i].sampler)
             m->ops[i].sampler->x = NULL;
     /* Not in the first assessment, when bounds are far from what they will be and coded tensors take the most memory. */
-    if (a->due && a->n_assessments > 0)
-        return comet_buffer_reserve(&allocator, &a->samples, assess_bytes(m));
-    comet_buffer_free(&allocator, &a->samples);
-    return COMET_OK;
+    const bool samples = a->due && adapt_n_assessed(a->adapt) > 0 && assess_bytes(m) > 0;
+    return samples == (m->samples.room != NULL) ? COMET_OK : memory_share_region(m, samples);
 }
 
 /* Each turn of a convolution takes the next channels. */
 void assess_before(comet_model *m, const op *o)
 {
     const assessment *a = m->assessment;
-    if (!assess_is_due(m) || !a->samples.data || !o->sampler || o->consumer == NONE ||
+    if (!assess_is_due(m) || !m->samples.room || !o->sampler || o->consumer == NONE ||
         o->sampler->turn != a->n_collected % m->samples.n_turns)
         return;
-    sample_keep(m, o, a->n_collected / m->samples.n_turns, a->samples.data);
+    sample_keep(m, o, a->n_collected / m->samples.n_turns, m->samples.room);
 }
 
-/* Is there a sample that tells errors of such a bound? */
-static bool is_sampled(const op *o, double eb)
+static bool is_sampled(const op *o)
 {
-    return o->sampler && o->sampler->x && eb >= LEAST_UNITS * (double)o->sampler->unit;
+    return o->sampler && o->sampler->x;
 }
 
 /* Behind the samples. */
 static float *work_of(const comet_model *m)
 {
-    return (float *)m->assessment->samples.data + m->samples.bytes / sizeof(float);
+    return (float *)m->samples.room + m->samples.bytes / sizeof(float);
+}
+
+/* The share of pairs of a tap and an output position along side d that lie on the image, not on its padding. */
+static double share_on_image(const comet_layer *l, int d, uint64_t in, uint64_t out)
+{
+    uint64_t n = 0;
+    for (uint64_t p = 0; p < out; p++)
+        for (uint64_t k = 0; k < l->kernel[d]; k++) {
+            const uint64_t at = p * l->stride[d] + k * l->dilation[d];
+            n += at >= l->padding[d] && at - l->padding[d] < in;
+        }
+    return (double)n / (double)(out * l->kernel[d]);
+}
+
+/* Inputs that a weight's gradient sums up for each output position, in the mean. */
+static double taps_on_image(const comet_model *m, const op *o)
+{
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t in[5], out[5];
+    double taps = 1;
+    for (uint32_t i = 1; i < p->n_dims; i++)
+        taps *= (double)p->dims[i];
+    if (o->layer->op != COMET_OP_CONV)
+        return taps;
+    layout_dims(input_layout(m, o), in);
+    layout_dims(m->values[o->output].layout, out);
+    return taps * share_on_image(o->layer, 0, in[2], out[2]) * share_on_image(o->layer, 1, in[3], out[3]);
 }
 
 /* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
 static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, double nonzero)
 {
-    const parameter *p = &m->parameters[o->weight];
-    uint64_t taps = 1;
-    for (uint32_t i = 1; i < p->n_dims; i++)
-        taps *= p->dims[i];
-    return (double)taps * nonzero / 3 * sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+    const double energy = sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+    return taps_on_image(m, o) * nonzero / 3 * energy;
 }
 
 /* Elements of an input without what fills up its blocks. */
@@ -86,19 +105,18 @@ static comet_status measure(comet_model *m, const op *o, double *squares)
     return COMET_OK;
 }
 
-/* The first part tells how far the error is from its prediction: seen->measured is their quotient until the last part. */
-static comet_status assess_first_part(comet_model *m, const op *o, adapt_observation *seen)
+/* Measured over predicted for the sample; NaN where there is none, or it was stored exactly. */
+static comet_status compare_weighted(comet_model *m, const op *o, double eb, double *quotient)
 {
     const sampler *s = o->sampler;
-    *seen = (adapt_observation){.measured = NAN, .eb = slot_eb(m, value_slot(m, o->inputs[0]))};
-    if (!is_sampled(o, seen->eb))
+    double squares;
+    *quotient = NAN;
+    if (!is_sampled(o))
         return COMET_OK;
-    const double nonzero = sample_compare(m, o, work_of(m));
-    const double predicted = weighted_gain(m, o, s->n_images, nonzero) * seen->eb * seen->eb / (double)s->n_choices;
-    double squares = 0;
     TRY(measure(m, o, &squares));
-    if (predicted > 0) /* not where it was stored exactly */
-        seen->measured = squares / predicted;
+    const double predicted = weighted_gain(m, o, s->n_images, sample_nonzero(m, o)) * eb * eb / (double)s->n_choices;
+    if (predicted > 0)
+        *quotient = squares / predicted;
     return COMET_OK;
 }
 
@@ -107,16 +125,18 @@ comet_status assess_weighted(comet_model *m, const op *o, uint32_t part)
     if (!assess_is_due(m) || o->consumer == NONE)
         return COMET_OK;
     assessment *a = m->assessment;
-    adapt_observation *seen = &a->seen[o->consumer];
     const uint32_t n_images = m->params.batch / o->n_parts;
     const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
     a->n_nonzero = n_nonzero + (part > 0 ? a->n_nonzero : 0);
-    if (part == 0)
-        TRY(assess_first_part(m, o, seen));
+    if (is_sampled(o))
+        sample_compare(m, o, part, work_of(m));
     if (part + 1 < o->n_parts)
         return COMET_OK;
-    seen->gain = weighted_gain(m, o, m->params.batch, (double)a->n_nonzero / real_elements(m, o)) * m->params.accumulate;
-    seen->measured *= seen->gain * seen->eb * seen->eb;
+    const double eb = slot_eb(m, value_slot(m, o->inputs[0]));
+    const double gain = weighted_gain(m, o, m->params.batch, (double)a->n_nonzero / real_elements(m, o)) * m->params.accumulate;
+    double quotient;
+    TRY(compare_weighted(m, o, eb, &quotient));
+    a->seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
     return COMET_OK;
 }
 
@@ -148,8 +168,8 @@ void assess_folded_part(comet_model *m, const op *o, uint32_t part)
         return;
     const uint64_t n = m->params.batch / o->n_parts * image_floats(m, o->inputs[0]);
     o->folded->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? o->folded->n_nonzero : 0);
-    if (part == 0 && o->sampler->x)
-        o->folded->sample_nonzero = sample_compare(m, o, work_of(m));
+    if (is_sampled(o))
+        sample_compare(m, o, part, work_of(m));
 }
 
 /* ||g (dy - mean)||^2 over the sample's images: what meets errors of the input, but for the small part that xhat takes. */
@@ -188,16 +208,16 @@ static comet_status measure_folded(comet_model *m, const op *o, double *squares)
     return COMET_OK;
 }
 
-/* Measured over predicted for the sample; NaN where there is none. */
-static comet_status compare_sample(comet_model *m, const op *o, double eb, double *quotient)
+/* Likewise measured over predicted. */
+static comet_status compare_folded(comet_model *m, const op *o, double eb, double *quotient)
 {
     double energy, squares;
     *quotient = NAN;
-    if (!is_sampled(o, eb))
+    if (!is_sampled(o))
         return COMET_OK;
     TRY(sample_energy(m, o, &energy));
     TRY(measure_folded(m, o, &squares));
-    const double predicted = (double)o->sampler->channels * o->folded->sample_nonzero / 3 * energy * eb * eb;
+    const double predicted = (double)o->sampler->channels * sample_nonzero(m, o) / 3 * energy * eb * eb;
     if (predicted > 0)
         *quotient = squares / predicted;
     return COMET_OK;
@@ -239,7 +259,7 @@ comet_status assess_folded(comet_model *m, const op *o)
     adapt_observation *seen = m->assessment->seen;
     const double eb = slot_eb(m, value_slot(m, o->inputs[0])), nonzero = (double)f->n_nonzero / (f->count * (double)f->in);
     double quotient, centred;
-    TRY(compare_sample(m, o, eb, &quotient));
+    TRY(compare_folded(m, o, eb, &quotient));
     const norm_harm harm = folded_harm(m, o, nonzero, &centred);
     const double gain = (double)f->in * nonzero / 3 * centred * m->params.accumulate;
     seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};

@@ -2,8 +2,9 @@
  * What a model's memory is for, before and after steps; and the one region that transients and coded tensors share.
  *
  * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
- * the region and coded tensors grow from its bottom; each slot has a ceiling, the lowest byte that any transient takes while
- * the slot is held. What does not fit below goes to memory that the store takes itself.
+ * the region and coded tensors grow from its bottom, or from above the samples of an assessing step, when they are small beside
+ * those of the first steps; each slot has a ceiling, the lowest byte that any transient takes while the slot is held. What does
+ * not fit below goes to memory that the store takes itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -182,6 +183,13 @@ typedef struct stacked {
     uint64_t end;
 } stacked;
 
+/* Samples lie below coded tensors, which are smaller then, by a fifth at least, than in the first steps: these have narrow
+ * bounds and no samples. */
+static uint64_t with_samples(const comet_model *m, uint64_t coded)
+{
+    return max_u64(coded, coded / 5 * 4 + assess_bytes(m));
+}
+
 /* The store stacks coded tensors as they come, and takes back what is above the highest that is held. */
 static comet_status stack_coded(const comet_model *m, region_plan *p)
 {
@@ -202,7 +210,7 @@ static comet_status stack_coded(const comet_model *m, region_plan *p)
         for (size_t i = 0; i < n; i++)
             if (slots[i].life.first == moment)
                 top = slots[i].end = top + planned_bytes(m, &slots[i].life);
-        p->coded[moment] = min_u64(top, most);
+        p->coded[moment] = with_samples(m, min_u64(top, most));
     }
     free(slots);
     return COMET_OK;
@@ -230,15 +238,17 @@ static comet_status plan_region(comet_model *m, uint64_t *bytes)
     return status;
 }
 
-comet_status memory_share_region(comet_model *m)
+comet_status memory_share_region(comet_model *m, bool samples)
 {
     slot_life life;
-    const uint64_t whole = m->arena.bytes + m->arena.below;
+    const uint64_t whole = m->arena.bytes + m->arena.below, room = samples ? assess_bytes(m) : 0, shared = whole - room;
     if (!m->coded || whole == 0)
         return COMET_OK;
     for (uint32_t k = 0; next_life(m, &k, &life);)
-        TRY(comet_store_set_ceiling(m->store, life.slot, whole - arena_height(&m->arena, life.first, life.last)));
-    return comet_store_lend(m->store, m->arena.memory, whole);
+        TRY(comet_store_set_ceiling(m->store, life.slot, shared - arena_height(&m->arena, life.first, life.last)));
+    TRY(comet_store_lend(m->store, (uint8_t *)m->arena.memory + room, shared));
+    m->samples.room = room > 0 ? m->arena.memory : NULL;
+    return COMET_OK;
 }
 
 /* ---- the table ---- */
@@ -317,7 +327,7 @@ comet_status memory_plan(comet_model *m)
     const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
     t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
     t->assessing = trains ? assess_bytes(m) : 0;
-    t->total = t->weights + t->gradients + t->optimiser + region + input + t->assessing;
+    t->total = t->weights + t->gradients + t->optimiser + region + input;
     return COMET_OK;
 }
 

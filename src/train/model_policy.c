@@ -8,22 +8,30 @@
 #include "store/levels.h"
 #include "train/model_assess.h"
 
-#define WIDEST_BOUND 0.35 /* standard deviations: docs/theory.md, section 8 */
-#define WIDEST_CUT 1.0    /* likewise of what a relu cut off, which is read by sums over many elements alone */
-#define UNKNOWN_RATIO 8   /* of what has not been put yet, where it may be lossy */
+#define WIDEST_BOUND 0.35    /* standard deviations: docs/theory.md, section 8 */
+#define WIDEST_CUT 1.0       /* likewise of what a relu cut off, which is read by sums over many elements alone */
+#define NARROW_ASSESSMENTS 2 /* until bounds have doubled twice from where they start */
+#define UNKNOWN_RATIO 8      /* of what has not been put yet, where it may be lossy */
 
-/* Standard deviations, while nothing is known: well below what the rule comes to in most layers, for its usual share and for
- * smaller ones. */
+/* Standard deviations, while nothing is known, at the start and behind a loss spike: where gradients of different positions are
+ * independent, such errors add a twelfth of the allowed noise, or 0.03 % of the gradient's variance under the paper's rule
+ * (docs/theory.md, section 3). */
 static double start_bound(const comet_model *m)
 {
     const comet_compression *c = &m->params.compression;
-    return c->sigma > 0 ? fmin(10 * c->sigma, 0.1) : fmin(1.5 * sqrt(c->noise), 0.15);
+    return fmin(c->sigma > 0 ? 3 * c->sigma : 0.5 * sqrt(c->noise), 0.05);
+}
+
+/* So much so that level fast would take more memory than it does later. */
+static bool bounds_are_narrow(const assessment *a)
+{
+    return adapt_n_assessed(a->adapt) < NARROW_ASSESSMENTS;
 }
 
 static comet_level level_of(const comet_model *m, comet_slot slot)
 {
     const assessment *a = m->assessment;
-    if (!a || a->n_assessments == 0) /* bounds are narrow, and the peak of memory should not be in the first steps */
+    if (!a || bounds_are_narrow(a))
         return COMET_LEVEL_DENSE;
     switch (m->params.compression.mode) {
     case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;
@@ -148,11 +156,12 @@ comet_status assess_set_policies(comet_model *m)
 
 /* ---- levels ---- */
 
-/* Levels are chosen in assessments, and once more after a resume, as soon as a step has told how long it takes. */
+/* Levels are chosen in assessments, and once more after a resume, as soon as a step has told how long it takes. While bounds
+ * are narrow there is no choice, and times are not those of the levels to come. */
 static bool levels_are_due(const comet_model *m)
 {
     const assessment *a = m->assessment;
-    return m->params.compression.mode == COMET_COMPRESS_AUTO && a->n_assessments > 0 && a->step_seconds > 0 &&
+    return m->params.compression.mode == COMET_COMPRESS_AUTO && !bounds_are_narrow(a) && a->step_seconds > 0 &&
            (a->complete || !a->chosen);
 }
 
@@ -178,6 +187,7 @@ static void set_level(comet_model *m, comet_slot slot, bool dense)
 comet_status choose_levels(comet_model *m)
 {
     assessment *a = m->assessment;
+    a->chosen = a->chosen && !bounds_are_narrow(a);
     if (!levels_are_due(m))
         return COMET_OK;
     const uint32_t n = comet_store_n_slots(m->store);

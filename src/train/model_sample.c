@@ -6,15 +6,18 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/memory.h"
 #include "train/model_assess.h"
 #include "train/parallel.h"
 #include "train/reduce.h"
 
-#define SAMPLE_BYTES ((uint64_t)2 << 20) /* of one convolution's, but at least one image's */
-#define SAMPLE_IMAGES 16
+#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's, but at least one image's */
+#define SAMPLE_IMAGES 32
 #define SAMPLE_CHANNELS 16
-#define LARGEST 32767.0F                /* in units of a sample */
-#define TURN_BYTES ((uint64_t)18 << 20) /* of samples that are kept at once, but at least one convolution's */
+#define BOUND_UNITS 64.0F               /* of a sample in a bound: rounding, twice, then adds 1/8192 to the variance */
+#define FINEST (1.0 / 8192)             /* bound, in deviations of the tensor, from which on errors are measured */
+#define SHIFT 12582912.0F               /* 1.5 * 2^23: a float behind it has whole numbers only */
+#define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept at once, but at least one convolution's */
 
 /* ---- create ---- */
 
@@ -34,7 +37,7 @@ static sampler choose_sample(const comet_model *m, const op *o)
     }
     s.n = image_floats(m, o->inputs[0]) / s.n_choices;
     const uint64_t n_images = max_u64(SAMPLE_BYTES / (s.n * sizeof *s.x), 1);
-    s.n_images = (uint32_t)min_u64(m->params.batch / o->n_parts, min_u64(SAMPLE_IMAGES, n_images));
+    s.n_images = (uint32_t)min_u64(m->params.batch, min_u64(SAMPLE_IMAGES, n_images));
     return s;
 }
 
@@ -80,8 +83,7 @@ static uint64_t work_bytes(const comet_model *m, const op *o)
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = o->sampler;
-    const uint64_t bytes =
-        padded_floats((error_floats(o) + 1) / 2) * sizeof(float); /* 16 bits each, and aligned as floats are */
+    const uint64_t bytes = ceil_div_u64(error_floats(o), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
     if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
         m->samples.n_turns++;
         *filled = 0;
@@ -129,29 +131,22 @@ void sample_destroy(sampler *s)
 
 /* ---- use ---- */
 
-/* Work on images [begin, end) of a sample. */
+/* Work on images [begin, end) of a sample, or of a part of it. */
 typedef struct image_job {
-    sampler *s;
+    const sampler *s;
     const float *tensor; /* from the first sampled channel on */
+    uint8_t *kept;
     float *error;
-    int32_t largest[SAMPLE_IMAGES]; /* magnitudes as bits, which are in order of size, with what is not finite at the end */
 } image_job;
 
-static void find_largest(void *arg, size_t begin, size_t end)
+/* To the nearest unit, modulo 256: the last bits of a float that has SHIFT added. Anything for what is not finite or beyond
+ * 2^16 bounds, as long as equals stay equal: such elements are stored as they are, unless bounds are finer than FINEST. */
+static uint8_t wrapped(float x, float per_unit)
 {
-    image_job *j = arg;
-    const sampler *s = j->s;
-    for (size_t i = begin; i < end; i++) {
-        const float *x = j->tensor + i * s->n * s->n_choices;
-        int32_t largest = 0;
-        for (uint64_t k = 0; k < s->n; k++) {
-            int32_t bits;
-            memcpy(&bits, &x[k], sizeof bits);
-            bits &= INT32_MAX;
-            largest = bits > largest ? bits : largest;
-        }
-        j->largest[i] = largest;
-    }
+    const float shifted = x * per_unit + SHIFT;
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return (uint8_t)bits;
 }
 
 static void keep_images(void *arg, size_t begin, size_t end)
@@ -161,11 +156,9 @@ static void keep_images(void *arg, size_t begin, size_t end)
     const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
         const float *x = j->tensor + i * s->n * s->n_choices;
-        int16_t *kept = s->x + i * s->n;
-        for (uint64_t k = 0; k < s->n; k++) {
-            const float scaled = x[k] * per_unit;
-            kept[k] = (int16_t)(scaled >= 0 ? scaled + 0.5F : scaled - 0.5F);
-        }
+        uint8_t *kept = j->kept + i * s->n;
+        for (uint64_t k = 0; k < s->n; k++)
+            kept[k] = wrapped(x[k], per_unit);
     }
 }
 
@@ -173,43 +166,56 @@ static void subtract_images(void *arg, size_t begin, size_t end)
 {
     const image_job *j = arg;
     const sampler *s = j->s;
+    const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
         const float *stored = j->tensor + i * s->n * s->n_choices;
-        const int16_t *kept = s->x + i * s->n;
+        const uint8_t *kept = j->kept + i * s->n;
         float *error = j->error + i * s->n;
-        for (uint64_t k = 0; k < s->n; k++)
-            error[k] = stored[k] - s->unit * (float)kept[k];
+        for (uint64_t k = 0; k < s->n; k++) {
+            const int8_t apart = (int8_t)(wrapped(stored[k], per_unit) - kept[k]); /* modulo 256 */
+            error[k] = s->unit * (float)apart;
+        }
     }
 }
 
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples)
 {
     sampler *s = o->sampler;
-    s->first = round % s->n_choices * s->n;
-    image_job j = {.s = s, .tensor = (const float *)value_data(m, o->inputs[0]) + s->first};
-    int32_t bits = 0;
-    float largest;
-    parallel_for(s->n_images, 1, find_largest, &j);
-    for (uint32_t i = 0; i < s->n_images; i++)
-        bits = j.largest[i] > bits ? j.largest[i] : bits;
-    memcpy(&largest, &bits, sizeof largest);
-    s->unit = largest / LARGEST;
-    if (!isfinite(s->unit) || !isfinite(1 / s->unit)) /* nothing to measure in zeros, or beside what is not finite */
+    const comet_slot slot = value_slot(m, o->inputs[0]);
+    const comet_slot_policy *p = comet_store_slot_policy(m->store, slot);
+    const float unit = (float)p->eb / BOUND_UNITS;
+    if (p->of_deviation || !isfinite(unit) || !isfinite(1 / unit) || p->eb < FINEST * m->assessment->deviations[slot])
         return;
-    s->x = (int16_t *)samples + s->offset / sizeof *s->x;
+    s->unit = unit;
+    s->first = round % s->n_choices * s->n;
+    s->n_nonzero = 0;
+    s->x = (uint8_t *)samples + s->offset;
+    image_job j = {.s = s, .tensor = (const float *)value_data(m, o->inputs[0]) + s->first, .kept = s->x};
     parallel_for(s->n_images, 1, keep_images, &j);
 }
 
-double sample_compare(const comet_model *m, const op *o, float *work)
+void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work)
 {
     sampler *s = o->sampler;
-    image_job j = {.s = s, .tensor = (const float *)value_data_backward(m, o->inputs[0]) + s->first, .error = work};
-    uint64_t dims[5], n_nonzero = 0;
+    const uint64_t in_part = m->params.batch / o->n_parts, before = part * in_part;
+    if (before >= s->n_images)
+        return;
+    const uint64_t n_images = min_u64(s->n_images - before, in_part);
+    image_job j = {.s = s,
+                   .tensor = (const float *)value_data_backward(m, o->inputs[0]) + s->first,
+                   .kept = s->x + before * s->n,
+                   .error = work + before * s->n};
+    parallel_for(n_images, 1, subtract_images, &j);
+    for (uint64_t i = 0; i < n_images; i++)
+        s->n_nonzero += count_nonzero(s->n, j.tensor + i * s->n * s->n_choices);
+}
+
+double sample_nonzero(const comet_model *m, const op *o)
+{
+    const sampler *s = o->sampler;
+    uint64_t dims[5];
     layout_dims(input_layout(m, o), dims);
-    parallel_for(s->n_images, 1, subtract_images, &j);
-    for (uint32_t i = 0; i < s->n_images; i++)
-        n_nonzero += count_nonzero(s->n, j.tensor + i * s->n * s->n_choices);
-    return (double)n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
+    return (double)s->n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
 }
 
 static comet_status run_kernels(const op *o, float *error, float *diff, float *made, float *plain, void *scratch)
