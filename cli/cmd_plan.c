@@ -93,13 +93,26 @@ static void print_sizes(const char *name, const uint64_t bytes[N_SHOWN])
     putchar('\n');
 }
 
+/* Of what is saved, at the peak. */
+static double peak_ratio(const memory_forecast *c)
+{
+    return c->model.saved > 0 ? (double)c->model.saved_reference / (double)c->model.saved : 1;
+}
+
+/* Once bounds are known. */
+static double later_ratio(const plan_table *t, const memory_forecast *c, comet_compress_mode mode)
+{
+    return t->f.samples[mode].taken ? t->f.samples[mode].ratio : peak_ratio(c);
+}
+
 static void print_ratios(const plan_table *t)
 {
     printf("%-26s", "saved, times smaller");
-    for (size_t i = 0; i < N_SHOWN; i++) {
-        const comet_memory *m = &t->cells[0][shown[i]].model;
-        printf(" %9.1fx", m->saved > 0 ? (double)m->saved_reference / (double)m->saved : 1);
-    }
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %9.1fx", peak_ratio(&t->cells[0][shown[i]]));
+    printf("\n%-26s", "  once bounds are known");
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %9.1fx", later_ratio(t, &t->cells[0][shown[i]], shown[i]));
     putchar('\n');
 }
 
@@ -174,7 +187,8 @@ static cli_exit print_cell(const plan_table *t, size_t index, comet_compress_mod
     json_add_u64(&j, "transient_bytes", c->model.transient);
     json_add_u64(&j, "data_bytes", c->data);
     json_add_u64(&j, "program_bytes", c->program);
-    json_add_double(&j, "ratio", c->model.saved > 0 ? (double)c->model.saved_reference / (double)c->model.saved : NAN);
+    json_add_double(&j, "ratio", c->model.saved > 0 ? peak_ratio(c) : NAN);
+    json_add_double(&j, "ratio_later", c->model.saved > 0 ? later_ratio(t, c, mode) : NAN);
     return json_print(&j);
 }
 

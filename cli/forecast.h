@@ -23,7 +23,7 @@ enum { N_MODES = COMET_COMPRESS_AUTO + 1, BATCH_STEP = 8, LARGEST_BATCH = 1024 }
 typedef struct mode_sample {
     bool taken;
     double planned_ratio; /* that makes comet_model_plan give the bytes held at the peak */
-    double ratio;         /* of the last step: what the peak becomes once bounds are known */
+    double ratio;         /* of the last step, when bounds are known */
     uint64_t program;     /* resident beside the plan */
 } mode_sample;
 
