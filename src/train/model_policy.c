@@ -31,7 +31,7 @@ static bool bounds_are_narrow(const assessment *a)
 static comet_level level_of(const comet_model *m, comet_slot slot)
 {
     const assessment *a = m->assessment;
-    if (!a || bounds_are_narrow(a))
+    if (bounds_are_narrow(a))
         return COMET_LEVEL_DENSE;
     switch (m->params.compression.mode) {
     case COMET_COMPRESS_FAST: return COMET_LEVEL_FAST;
