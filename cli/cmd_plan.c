@@ -160,6 +160,11 @@ static void print_tables(const plan_args *args, const plan_table *t)
         else
             printf(" %10s", "none");
     putchar('\n');
+    for (size_t i = 0; i < N_SHOWN; i++)
+        if (t->largest[shown[i]] == LARGEST_BATCH) {
+            printf("(%d is the largest batch that is tried)\n", LARGEST_BATCH);
+            return;
+        }
 }
 
 /* ---- JSON ---- */

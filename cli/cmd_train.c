@@ -277,10 +277,11 @@ static cli_exit settle_budget(const train_args *args, comet_train_params *p, tra
 {
     budget_args budget = args->budget;
     char text[BUDGET_TEXT_BYTES];
-    const uint64_t earlier = budget.batch.automatic ? batch_of_run(args) : 0;
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
-    if (earlier > 0) {
+    const uint64_t earlier = batch_of_run(args);
+    budget.batch_is_kept = earlier > 0;
+    if (earlier > 0 && budget.batch.automatic) {
         budget.batch.automatic = false;
         p->model.batch = (uint32_t)earlier;
     }

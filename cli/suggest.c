@@ -55,6 +55,6 @@ void suggestion_offer(suggestion *s, const char *candidate)
 const char *suggestion_best(const suggestion *s)
 {
     const size_t length = strlen(s->text);
-    const size_t limit = length / 3 > 2 ? length / 3 : 2;
+    const size_t limit = length / 3 > 1 ? length / 3 : 1;
     return s->distance <= limit && s->distance < length ? s->best : NULL;
 }

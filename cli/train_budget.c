@@ -62,7 +62,8 @@ typedef struct budget {
     uint64_t bytes, usable; /* all, and without the reserve */
     comet_compress_mode ladder[MAX_LADDER];
     size_t n_ladder;
-    uint32_t limit; /* of an automatic batch */
+    uint32_t limit;     /* of an automatic batch */
+    bool batch_is_kept; /* that of the run which is resumed */
     /* what was chosen */
     comet_compress_mode mode;
     uint32_t batch;
@@ -159,6 +160,10 @@ static cli_exit describe_fitting(budget *b, bool disk, char *text, size_t bytes)
     char need[SIZE_TEXT_BYTES];
     uint32_t batch;
     uint64_t least;
+    if (b->batch_is_kept) {
+        snprintf(text, bytes, "; a run that is resumed keeps its batch");
+        return CLI_OK;
+    }
     if (b->batch <= BATCH_STEP)
         return CLI_OK;
     const cli_exit code = find_fitting(b, &batch, &least);
@@ -208,7 +213,8 @@ static cli_exit begin(const budget_args *args, const compression_args *compressi
     const uint64_t n_images = comet_dataset_describe(p->train_data).n_images, available = comet_memory_available();
     const uint64_t accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
     const uint64_t most = n_images / accumulate < LARGEST_BATCH ? n_images / accumulate : LARGEST_BATCH;
-    *b = (budget){.bytes = args->memory, .batch = p->model.batch, .limit = (uint32_t)most};
+    *b =
+        (budget){.bytes = args->memory, .batch = p->model.batch, .limit = (uint32_t)most, .batch_is_kept = args->batch_is_kept};
     if (b->bytes == 0)
         b->bytes = available < UINT64_MAX / 2 ? available + comet_peak_rss() : UINT64_MAX / 2;
     b->usable = (uint64_t)((double)b->bytes * (1 - MEMORY_RESERVE));

@@ -15,6 +15,7 @@ bool set_batch(void *target, const char *text, reason *why); /* batch_arg, a num
 typedef struct budget_args {
     uint64_t memory; /* bytes; 0: not given */
     batch_arg batch;
+    bool batch_is_kept; /* it is that of a run which goes on: no other would do */
 } budget_args;
 
 #define BUDGET_TEXT_BYTES 320

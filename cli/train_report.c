@@ -193,6 +193,7 @@ static void log_assessment(train_report *r, const comet_train_event *e)
             json_add_null(&j, "at_limit");
         else
             json_add_bool(&j, "at_limit", line.at_limit);
+        json_add_double(&j, "sigma_ratio", line.sigma_ratio);
         json_add_text(&j, "level", line.level);
         json_add_text(&j, "predictor", line.predictor);
         json_add_double(&j, "ratio", line.bytes > 0 ? (double)line.bytes_raw / (double)line.bytes : NAN);

@@ -84,17 +84,17 @@ cli_exit net_of_weights(const char *path, comet_net **net)
 
 /* ---- data ---- */
 
-/* Data whose images have a size of their own take no other. Closes it then. */
-static cli_exit check_image(const data_args *args, comet_dataset **data)
+/* Data with images of a size, or a number, of its own takes no other: is it what was asked for? */
+static cli_exit check_wishes(const data_args *args, const comet_dataset_params *asked, const comet_dataset_info *info)
 {
-    const comet_dataset_info info = comet_dataset_describe(*data);
-    if (args->image == 0 || (args->image == info.height && args->image == info.width))
-        return CLI_OK;
-    comet_dataset_close(*data);
-    *data = NULL;
-    return fail(CLI_USAGE,
-                "--image %" PRIu64 ": images of %s are %" PRIu32 " x %" PRIu32 "; --image is for folder and synthetic",
-                args->image, args->spec, info.height, info.width);
+    if (args->image > 0 && (args->image != info->height || args->image != info->width))
+        return fail(CLI_USAGE,
+                    "--image %" PRIu64 ": images of %s are %" PRIu32 " x %" PRIu32 "; --image is for folder and synthetic",
+                    args->image, args->spec, info->height, info->width);
+    if (args->n_images > 0 && asked->n_images != info->n_images)
+        return fail(CLI_USAGE, "--images %" PRIu64 ": %s has images of its own, %" PRIu64 "; --images is for synthetic",
+                    args->n_images, args->spec, info->n_images);
+    return CLI_OK;
 }
 
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data)
@@ -111,12 +111,18 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
     params.n_images = split == COMET_SPLIT_TRAIN || args->n_images == 0 ? args->n_images : (args->n_images + 4) / 5;
     params.strict = args->strict;
     const comet_status status = comet_dataset_open(data, args->spec, &params);
-    if (status == COMET_OK)
-        return check_image(args, data);
-    const cli_exit code = status == COMET_ERROR_ARGUMENT ? CLI_USAGE
-                          : status == COMET_ERROR_MEMORY ? CLI_NO_MEMORY
-                                                         : CLI_BAD_INPUT;
-    return fail(code, "%s", comet_last_error());
+    if (status != COMET_OK)
+        return fail(status == COMET_ERROR_ARGUMENT ? CLI_USAGE
+                    : status == COMET_ERROR_MEMORY ? CLI_NO_MEMORY
+                                                   : CLI_BAD_INPUT,
+                    "%s", comet_last_error());
+    const comet_dataset_info info = comet_dataset_describe(*data);
+    const cli_exit code = check_wishes(args, &params, &info);
+    if (code != CLI_OK) {
+        comet_dataset_close(*data);
+        *data = NULL;
+    }
+    return code;
 }
 
 /* ---- files ---- */

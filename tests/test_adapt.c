@@ -478,12 +478,11 @@ static void run_loop(adapt_rule rule, loop l, extremes *reported, extremes *trut
         const adapt_observation seen = loop_step(&l, adapt_eb(a, tensor));
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
-        double least, most;
-        adapt_sigma_ratios(a, &least, &most);
+        const adapt_state s = adapt_consumer_state(a, consumer);
         if (step < 5) /* no bound yet, then one that nobody has measured, then one that climbs */
             continue;
-        assert_true(least == most);
-        note(reported, most);
+        assert_true(s.at_limit);
+        note(reported, s.sigma_measured / s.sigma_target);
         note(truth, sqrt(seen.measured / (rule == ADAPT_NOISE ? 0.01 * l.noise : 100 * 0.01 * 0.01)));
     }
     adapt_destroy(a);
@@ -534,7 +533,6 @@ static void test_measured_below_limit(void **state)
     const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
     adapt_observation seen = seen_of(2, 50);
     const double eb = AIM * sqrt(0.01 * 50 / 2);
-    double least, most;
     for (uint64_t step = 1; step < 3; step++) {
         seen.eb = 0.12 * adapt_eb(a, tensor);
         seen.measured = 0.25 * 2 * seen.eb * seen.eb;
@@ -542,9 +540,9 @@ static void test_measured_below_limit(void **state)
         adapt_assess(a, step);
         assert_near(adapt_eb(a, tensor), eb, 1e-15);
     }
-    adapt_sigma_ratios(a, &least, &most);
-    assert_true(isnan(least) && !adapt_consumer_state(a, consumer).at_limit);
-    assert_near(most, 0.5 * 0.12 * AIM, 1e-12);
+    const adapt_state s = adapt_consumer_state(a, consumer);
+    assert_false(s.at_limit);
+    assert_near(s.sigma_measured / s.sigma_target, 0.5 * 0.12 * AIM, 1e-12);
     seen.eb = 0.13 * adapt_eb(a, tensor);
     seen.measured = 0.25 * 2 * seen.eb * seen.eb;
     adapt_observe(a, consumer, &seen);
@@ -556,8 +554,61 @@ static void test_measured_below_limit(void **state)
     adapt_assess(a, 8);
     assert_near(adapt_eb(a, tensor), eb, 1e-15); /* half way from 2 to 1/2 */
     adapt_assess(a, 16);
+    assert_true(isnan(adapt_consumer_state(a, consumer).sigma_measured));
+    adapt_destroy(a);
+}
+
+/* One assessment of n steps with the bound in force, whose error is `ratio` of the target; the bound stays at `stored` of it.
+ */
+static void assess_error(adapt *a, uint32_t consumer, int n, double ratio, double stored, uint64_t step)
+{
+    const double allowed = 0.01 * 50, eb = stored * adapt_eb(a, adapt_consumer_tensor(a, consumer));
+    const adapt_observation seen = {
+        .gain = 1e-3, .gradient_noise = 50, .mean_momentum = 1, .measured = ratio * ratio * allowed, .eb = eb};
+    for (int i = 0; i < n; i++)
+        adapt_observe(a, consumer, &seen);
+    adapt_assess(a, step);
+}
+
+static void assert_ratios(const adapt *a, uint32_t consumer, double expected, double expected_least)
+{
+    double least, most;
     adapt_sigma_ratios(a, &least, &most);
-    assert_true(isnan(least) && isnan(most));
+    const double ratio = adapt_consumer_state(a, consumer).sigma_ratio;
+    assert_true(isnan(expected) ? isnan(ratio) && isnan(most) : fabs(ratio - expected) < 1e-12 && ratio == most);
+    assert_true(isnan(expected_least) ? isnan(least) : fabs(least - expected_least) < 1e-12);
+}
+
+/* Errors over the last steps: a root mean square in which older steps fade, told from eight steps on, apart for errors at the
+ * limit and others, and forgotten by a retreat. */
+static void test_error_history(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
+    const double faded = pow(31.0 / 32, 10);
+    observe(a, consumer, 1e-3, 50);
+    adapt_assess(a, 1);
+    assess_error(a, consumer, 7, 0.9, 1, 2);
+    assert_ratios(a, consumer, NAN, NAN);
+    assess_error(a, consumer, 1, 0.5, 1, 3);
+    const double seven = 7 * 31.0 / 32;
+    assert_ratios(a, consumer, NAN, NAN); /* 7 have faded to less */
+    assess_error(a, consumer, 10, 0.6, 1, 4);
+    const double n = (seven + 1) * faded + 10, squares = (seven * 0.81 + 0.25) * faded + 10 * 0.36;
+    assert_ratios(a, consumer, sqrt(squares / n), sqrt(squares / n));
+    assess_error(a, consumer, 20, 0.1, 0.5, 5); /* not at the limit: others */
+    assert_ratios(a, consumer, 0.1, NAN);
+    assess_error(a, consumer, 10, 0.8, 1, 6);
+    const double all = (squares * faded + 10 * 0.64) / (n * faded + 10);
+    assert_ratios(a, consumer, sqrt(all), sqrt(all));
+    observe(a, consumer, 1e-3, 50); /* not measured */
+    adapt_assess(a, 7);
+    assert_ratios(a, consumer, NAN, NAN);
+    adapt_retreat(a, 8);
+    observe(a, consumer, 1e-3, 50);
+    adapt_assess(a, 9);
+    assess_error(a, consumer, 5, 0.8, 1, 10);
+    assert_ratios(a, consumer, NAN, NAN);
     adapt_destroy(a);
 }
 
@@ -798,6 +849,10 @@ static void assert_same(const adapt *a, const adapt *b)
         assert_true(isfinite(one[i]));
     for (uint32_t i = 0; i <= N_TWIN; i++)
         assert_true(adapt_eb(a, i) == adapt_eb(b, i));
+    double told[4];
+    adapt_sigma_ratios(a, &told[0], &told[1]);
+    adapt_sigma_ratios(b, &told[2], &told[3]);
+    assert_memory_equal(told, told + 2, 2 * sizeof *told);
     free(one);
 }
 
@@ -875,6 +930,7 @@ int main(void)
         cmocka_unit_test(test_closed_loop),
         cmocka_unit_test(test_calibration),
         cmocka_unit_test(test_measured_below_limit),
+        cmocka_unit_test(test_error_history),
         cmocka_unit_test(test_measured_once),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_windows_of_worn_bounds),

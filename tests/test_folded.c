@@ -211,7 +211,7 @@ static void test_same_bits(void **state)
 /* The error of the convolutions' gradients is measured and near its target; batch norms that store nothing are consumers. */
 static void test_bounds_adapt(void **state)
 {
-    enum { STEPS = 18 };
+    enum { STEPS = 40 };
     (void)state;
     comet_net *net = bottleneck(16, 16, 64);
     const comet_model_params p = folding_params(16, COMET_COMPRESS_DENSE, 0.01);

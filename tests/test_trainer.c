@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -396,6 +397,28 @@ static void test_ranges(void **state)
     expect_refusal(TINY_NET, no_eps, "eps is 1e-50");
 }
 
+/* Data that is mapped is no part of the program's own pages, whatever of it is resident. */
+static void test_program_rss(void **state)
+{
+    enum { BYTES = 32 << 20 };
+    (void)state;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), BYTES), 0);
+    const uint64_t before = comet_program_rss();
+    void *mapped = mmap(NULL, BYTES, PROT_READ, MAP_SHARED, fileno(file), 0);
+    assert_true(mapped != MAP_FAILED);
+    const volatile unsigned char *data = mapped;
+    unsigned sum = 0;
+    for (size_t i = 0; i < BYTES; i += 4096)
+        sum += data[i];
+    const uint64_t after = comet_program_rss();
+    assert_int_equal(sum, 0);
+    assert_true(before > (1 << 20) && after < before + BYTES / 4);
+    munmap(mapped, BYTES);
+    fclose(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +430,7 @@ int main(void)
         cmocka_unit_test_teardown(test_resume_with_changes, empty),
         cmocka_unit_test_teardown(test_diverged, empty),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_program_rss),
         cmocka_unit_test(test_ranges),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

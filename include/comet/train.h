@@ -127,12 +127,12 @@ COMET_API bool comet_model_saved_line(const comet_model *model, size_t index, co
 /* What compression has done so far. */
 typedef struct comet_compression_figures {
     comet_compress_mode mode;
-    double ratio;         /* saved_reference / saved, at the peak of the last step */
-    double conv_ratio;    /* raw bytes of convolution and linear inputs to what stands for them */
-    double codec_seconds; /* of all steps, by the clock (work of all threads / threads) */
-    double sigma_ratio_min,
-        sigma_ratio_max;    /* measured error of weight gradients to the target in the last assessment; NaN: none */
-    uint64_t spilled_bytes; /* most at once */
+    double ratio;                            /* saved_reference / saved, at the peak of the last step */
+    double conv_ratio;                       /* raw bytes of convolution and linear inputs to what stands for them */
+    double codec_seconds;                    /* of all steps, by the clock (work of all threads / threads) */
+    double sigma_ratio_min, sigma_ratio_max; /* of the layers, see comet_assessment_line; the smallest of those at_limit. NaN:
+                                                none */
+    uint64_t spilled_bytes;                  /* most at once */
     uint64_t n_assessments;
     uint64_t n_nonfinite; /* values that were stored as they are because they were not finite, in the last step */
 } comet_compression_figures;
@@ -152,6 +152,8 @@ typedef struct comet_assessment_line {
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
+    double sigma_ratio;                  /* measured to target, root mean square over the last 60 or so measured steps with the
+                                            same at_limit; NaN: fewer than 8, or not measured in this assessment */
     const char *level, *predictor;       /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;           /* of the tensor, raw and held */
 } comet_assessment_line;
@@ -281,7 +283,7 @@ typedef struct comet_train_event {
     const char *text; /* or NULL */
     const comet_model *model;
     uint64_t step, n_steps;                            /* updates done, and in the whole run */
-    uint64_t epoch, n_epochs;                          /* epochs done, and in the whole run */
+    uint64_t epoch, n_epochs;                          /* epochs done, and begun by the end of the run */
     double rate;                                       /* of the last update */
     double train_loss, train_top1;                     /* step: of that step; epoch: means over the epoch. Shares from 0 to 1 */
     double test_loss, test_top1, test_top5, best_top1; /* epoch and end */
@@ -347,7 +349,7 @@ COMET_API uint64_t comet_memory_available(void);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
-/* What is resident of files at this moment: the program and its libraries. */
+/* What is resident of the program and its libraries at this moment; mapped data is not in it. */
 COMET_API uint64_t comet_program_rss(void);
 
 #ifdef __cplusplus

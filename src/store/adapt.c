@@ -33,6 +33,9 @@ static const uint64_t YOUNG = 8;
 static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
+/* What is told of errors goes over the steps of several assessments: a step counts this part of the next one, and from so many
+ * on they tell something. */
+static const double FADE = 31.0 / 32, ENOUGH = 8;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
 /* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
@@ -304,6 +307,27 @@ static double pass_limit(const adapt *a, const consumer_state *c)
     return last > 0 && isfinite(last) && isfinite(limit) && limit > last ? limit * sqrt(sqrt(last / limit)) : limit;
 }
 
+/* By squaring: the same bits everywhere, which pow does not promise. */
+static double power(double x, uint64_t n)
+{
+    double result = 1;
+    for (; n; n >>= 1, x *= x)
+        if (n & 1)
+            result *= x;
+    return result;
+}
+
+static void remember_error(consumer_state *c)
+{
+    const double n = c->collected.n_measured, quotient = c->measured / c->allowed;
+    if (!isfinite(quotient))
+        return;
+    error_history *h = &c->errors[c->at_limit];
+    const double kept = power(FADE, (uint64_t)n);
+    h->n = kept * h->n + n;
+    h->squares = kept * h->squares + n * quotient;
+}
+
 /* The paper's rule says what is allowed to the letter: its bounds fall at once, where the error is measured or never was. */
 static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
@@ -311,6 +335,7 @@ static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
     const double eb = a->tensors[c->tensor].eb;
     c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= 0.99 * eb;
     assess_gradient(a, c);
+    remember_error(c);
     const double now = assess_harm(c, was_known), harm = a->params.rule == ADAPT_NOISE ? c->harm : fmax(c->harm, now);
     c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && harm > 0 ? AIM * sqrt(share_of(a, c) / harm) : 0;
 }
@@ -372,13 +397,24 @@ static uint64_t window_part(const adapt *a, uint32_t divisor)
     return max_u64(a->params.window / divisor, 1);
 }
 
+/* Measured to target in the assessment just made; NaN: nothing was measured. */
+static double largest_error(const adapt *a)
+{
+    double largest = NAN;
+    for (uint32_t i = 0; i < a->n_consumers; i++) {
+        const double error = sqrt(a->consumers[i].measured / a->consumers[i].allowed);
+        if (isfinite(error))
+            largest = fmax(largest, error);
+    }
+    return largest;
+}
+
 /* From 1 up to CLOSE while nothing jumps; then up to the window, or what a run's age allows, while nothing moves and errors
  * stay as they should. */
 static void plan_next(adapt *a, uint64_t step, double moved)
 {
     const uint64_t close = window_part(a, CLOSE), most = max_u64(min_u64(a->params.window, step / YOUNG), close);
-    double smallest, largest;
-    adapt_sigma_ratios(a, &smallest, &largest);
+    const double largest = largest_error(a);
     if (a->gap < close)
         a->gap = moved >= JUMP ? a->gap : min_u64(2 * a->gap, close);
     else if (moved >= JUMP || largest > WORN)
@@ -414,6 +450,7 @@ void adapt_retreat(adapt *a, uint64_t step)
         consumer_state *c = &a->consumers[i];
         c->known = c->limits = c->at_limit = false;
         c->collected = (collection){0};
+        c->errors[0] = c->errors[1] = (error_history){0};
         c->harm = c->harm_measured ? c->harm : 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;
@@ -444,9 +481,16 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 
 /* ---- for the log ---- */
 
+/* NaN where the last assessment did not measure it, or too few steps were measured. */
+static double sigma_ratio(const consumer_state *c)
+{
+    const error_history *h = &c->errors[c->at_limit];
+    return isfinite(c->measured) && h->n >= ENOUGH ? sqrt(h->squares / h->n) : NAN;
+}
+
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
 {
-    adapt_state state = {NAN, NAN, NAN, NAN, false, false};
+    adapt_state state = {NAN, NAN, NAN, NAN, false, false, NAN};
     if (!adapt_is_parameter(a, consumer))
         return state;
     const consumer_state *c = &a->consumers[consumer];
@@ -458,6 +502,7 @@ adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
     state.share = c->share;
     state.limits = c->limits;
     state.at_limit = c->at_limit;
+    state.sigma_ratio = sigma_ratio(c);
     return state;
 }
 
@@ -486,9 +531,7 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most)
     *least = *most = NAN;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
-        const double ratio = sqrt(c->measured / c->allowed);
-        if (!isfinite(ratio))
-            continue;
+        const double ratio = sigma_ratio(c);
         *most = fmax(*most, ratio);
         if (c->at_limit)
             *least = fmin(*least, ratio);
@@ -496,16 +539,6 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most)
 }
 
 /* ---- the gradient's own noise ---- */
-
-/* By squaring: the same bits everywhere, which pow does not promise. */
-static double power(double x, uint64_t n)
-{
-    double result = 1;
-    for (; n; n >>= 1, x *= x)
-        if (n & 1)
-            result *= x;
-    return result;
-}
 
 double adapt_noise(double squared_distance, double beta, uint64_t n_steps)
 {

@@ -94,14 +94,17 @@ typedef struct adapt_state {
     double share;  /* of the rule's budget that best fit gives it; 1: all */
     bool limits;   /* its limit is the tensor's bound; the others have less error than they could bear */
     bool at_limit; /* sigma_measured is of the bound that this consumer had set */
+    /* Measured to target, root mean square over the last 60 or so steps in which that was measured and at_limit was what it is
+     * now. An assessment's few images tell a sigma to 10 or 20 %, these to half of that. NaN until there are 8. */
+    double sigma_ratio;
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
 uint32_t adapt_n_consumers(const adapt *a);
 uint32_t adapt_consumer_tensor(const adapt *a, uint32_t consumer);
 const char *adapt_consumer_name(const adapt *a, uint32_t consumer);
 bool adapt_is_parameter(const adapt *a, uint32_t consumer);
-/* sigma_measured / sigma_target in the last assessment; NaN if there is none. The largest is over all that were measured, the
- * smallest over those among them whose limit was the bound that the tensor was stored with: others have less by right. */
+/* sigma_ratio of the consumers that the last assessment measured; NaN if there is none. The largest is over all of them, the
+ * smallest over those whose limit was the bound that the tensor was stored with: others have less by right. */
 void adapt_sigma_ratios(const adapt *a, double *least, double *most);
 
 /* Summed variance of the mini-batch gradient from ||g - mean||^2, where `mean` is the mean gradient that momentum estimates

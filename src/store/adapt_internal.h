@@ -25,6 +25,11 @@ typedef struct collection {
     double eb; /* the least in these */
 } collection;
 
+/* Squared errors to what was allowed, over the steps in which they were measured, older ones fading. */
+typedef struct error_history {
+    double n, squares; /* sums of weights, and of weighted quotients */
+} error_history;
+
 typedef struct consumer_state {
     const char *name;
     uint64_t n_weights; /* 0: pass-on */
@@ -33,14 +38,15 @@ typedef struct consumer_state {
     bool limits;        /* sets its tensor's bound */
     bool harm_measured; /* `harm` is measured */
     collection collected;
-    double gain;     /* in the mean of the last assessment's steps */
-    double share;    /* best fit's factor */
-    double measure;  /* a parameter's M, of the last assessment */
-    double harm;     /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
-    double allowed;  /* summed variance; NaN: unknown */
-    double limit;    /* of eb; INFINITY: none */
-    double measured; /* summed squared error in the last assessment; NaN: not measured */
-    bool at_limit;   /* that was with the bound which this consumer had set */
+    double gain;             /* in the mean of the last assessment's steps */
+    double share;            /* best fit's factor */
+    double measure;          /* a parameter's M, of the last assessment */
+    double harm;             /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
+    double allowed;          /* summed variance; NaN: unknown */
+    double limit;            /* of eb; INFINITY: none */
+    double measured;         /* summed squared error in the last assessment; NaN: not measured */
+    bool at_limit;           /* that was with the bound which this consumer had set */
+    error_history errors[2]; /* made with other bounds, and at the limit */
 } consumer_state;
 
 struct adapt {

@@ -5,7 +5,7 @@
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 5, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 19 };
+enum { VERSION = 6, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 24 };
 
 static double pack(double x)
 {
@@ -44,6 +44,7 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->known,
                                             c->limits,
                                             c->harm_measured,
+                                            c->at_limit,
                                             c->measure,
                                             c->harm,
                                             pack(c->allowed),
@@ -57,7 +58,11 @@ void adapt_export(const adapt *a, double *numbers)
                                             k->n_measured,
                                             k->measured,
                                             k->harm,
-                                            k->measured_allowance};
+                                            k->measured_allowance,
+                                            c->errors[0].n,
+                                            c->errors[0].squares,
+                                            c->errors[1].n,
+                                            c->errors[1].squares};
         for (size_t j = 0; j < N_PER_CONSUMER; j++)
             *x++ = own[j];
     }
@@ -91,13 +96,13 @@ static bool tensor_fits(const tensor_state *t, const double *x)
 
 static bool consumer_fits(const consumer_state *c, const double *x)
 {
-    bool fits = x[0] == (double)c->n_weights && x[1] == c->tensor && is_whole(x[11]) && is_whole(x[15]);
-    for (size_t i = 2; i < 5; i++)
+    bool fits = x[0] == (double)c->n_weights && x[1] == c->tensor && is_whole(x[12]) && is_whole(x[16]);
+    for (size_t i = 2; i < 6; i++)
         fits = fits && is_flag(x[i]);
-    for (size_t i = 7; i < 10; i++)
+    for (size_t i = 8; i < 11; i++)
         fits = fits && is_packed(x[i]);
-    for (size_t i = 5; i < N_PER_CONSUMER; i++)
-        fits = fits && (usable(x[i]) || (i >= 7 && i < 10));
+    for (size_t i = 6; i < N_PER_CONSUMER; i++)
+        fits = fits && (usable(x[i]) || (i >= 8 && i < 11));
     return fits;
 }
 
@@ -116,24 +121,26 @@ static bool numbers_fit(const adapt *a, const double *x, size_t n)
 
 static void import_consumer(consumer_state *c, const double *x)
 {
-    c->at_limit = false;
     c->known = x[2] != 0;
     c->limits = x[3] != 0;
     c->harm_measured = x[4] != 0;
-    c->measure = x[5];
-    c->harm = x[6];
-    c->allowed = unpack(x[7], NAN);
-    c->limit = unpack(x[8], INFINITY);
-    c->measured = unpack(x[9], NAN);
-    c->gain = x[10];
-    c->collected = (collection){.n = x[11],
-                                .gain = x[12],
-                                .allowance = x[13],
-                                .eb = x[14],
-                                .n_measured = x[15],
-                                .measured = x[16],
-                                .harm = x[17],
-                                .measured_allowance = x[18]};
+    c->at_limit = x[5] != 0;
+    c->measure = x[6];
+    c->harm = x[7];
+    c->allowed = unpack(x[8], NAN);
+    c->limit = unpack(x[9], INFINITY);
+    c->measured = unpack(x[10], NAN);
+    c->gain = x[11];
+    c->collected = (collection){.n = x[12],
+                                .gain = x[13],
+                                .allowance = x[14],
+                                .eb = x[15],
+                                .n_measured = x[16],
+                                .measured = x[17],
+                                .harm = x[18],
+                                .measured_allowance = x[19]};
+    c->errors[0] = (error_history){.n = x[20], .squares = x[21]};
+    c->errors[1] = (error_history){.n = x[22], .squares = x[23]};
 }
 
 comet_status adapt_import(adapt *a, const double *numbers, size_t n)

@@ -55,6 +55,7 @@ static comet_assessment_line line_about(const comet_model *m, comet_slot slot, u
                                    .sigma_target = s.sigma_target,
                                    .sigma_measured = s.sigma_measured,
                                    .at_limit = s.at_limit,
+                                   .sigma_ratio = s.sigma_ratio,
                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
                                    .predictor = predictor_name(r.predictor),
                                    .bytes_raw = r.bytes_raw,

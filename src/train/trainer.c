@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -33,7 +34,7 @@ typedef struct trainer {
     comet_model *model;
     comet_loader *loader;
     int lock; /* of the folder of checkpoints */
-    uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps;
+    uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps, n_epochs;
     checkpoint_state state;
     bool saved;          /* is there a checkpoint? */
     uint64_t saved_step; /* of the newest */
@@ -69,7 +70,7 @@ static comet_train_event event_of(const trainer *t, comet_event_kind kind, const
         .step = t->state.step,
         .n_steps = t->n_steps,
         .epoch = t->state.epoch,
-        .n_epochs = t->p->epochs,
+        .n_epochs = t->n_epochs,
         .rate = t->rate,
         .train_loss = step ? t->step_loss : t->epoch_loss,
         .train_top1 = step ? t->step_top1 : t->epoch_top1,
@@ -529,6 +530,7 @@ static comet_status plan_steps(trainer *t)
     t->n_steps = t->steps_per_epoch * p->epochs;
     if (p->max_steps > 0 && p->max_steps < t->n_steps)
         t->n_steps = p->max_steps;
+    t->n_epochs = ceil_div_u64(t->n_steps, t->steps_per_epoch);
     return COMET_OK;
 }
 
