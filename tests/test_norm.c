@@ -120,7 +120,7 @@ static void sum_group(const norm_shape *s, const numbers *x, const norm_stored_c
         const float d = shift ? v - shift[l] : passes(s, c, v, l) ? x->dy[first + i] : 0;
         const bool signs = !shift && !c->mask_from;
         const float stored = s->relu && signs && !(v < 0) ? v * c->coarse : v, hat = (stored - c->from[l]) * c->scale[l];
-        const float terms[NORM_SUMS] = {d, shift ? d * d : d * hat, signs ? hat : 0};
+        const float terms[NORM_SUMS] = {d, shift ? d * d : d * hat, signs ? hat : 0, signs ? d * d : 0};
         if (i >= whole) {
             for (uint64_t k = 0; k < NORM_SUMS; k++)
                 segment[k * s->width + column] += (double)terms[k];

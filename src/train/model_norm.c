@@ -387,18 +387,7 @@ static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uin
     return COMET_OK;
 }
 
-/* d alone, for its squares: what passed the relu. */
-static comet_status squares_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
-{
-    const float *v;
-    float *room = room_of(r, worker);
-    TRY(take_tile(r, tile, worker, first, &v));
-    norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, room);
-    norm_sum_moments(r->s, room, first, n, r->lanes[OFFSET], segments_of(r, tile));
-    return COMET_OK;
-}
-
-/* The sums of d, of d xhat and of xhat as it is stored. */
+/* The sums of d, of d xhat, of xhat as it is stored, and of d^2. */
 static comet_status sum_gradients(norm_run *r)
 {
     TRY(for_tiles(r, sums_tile));
@@ -406,8 +395,8 @@ static comet_status sum_gradients(norm_run *r)
     return COMET_OK;
 }
 
-/* What an error in the stored tensor does, see docs/theory.md; the sums of d and d xhat are in `folded`. */
-static comet_status observe(norm_run *r)
+/* What an error in the stored tensor does, see docs/theory.md; the sums are in `folded`. */
+static void observe(const norm_run *r)
 {
     const comet_model *m = r->m;
     const uint64_t channels = r->s->channels;
@@ -415,26 +404,18 @@ static comet_status observe(norm_run *r)
     const float *mean = m->statistics + r->o->batch_mean, *variance = m->statistics + r->o->batch_variance;
     const float floor = gamma_floor(r, learnt(m, m->weights, r->o->weight));
     norm_harm harm = {0};
-    for (uint64_t c = 0; c < channels; c++)
-        r->channel[c] = (float)(r->folded[channels + c] / count); /* s */
-    const float *s = r->channel;
-    for (uint64_t l = 0; l < norm_lanes(r->s); l++) {
-        r->lanes[GAIN][l] = 1;
-        r->lanes[SLOPE][l] = r->lanes[OFFSET][l] = 0;
-    }
-    TRY(for_tiles(r, squares_tile));
-    fold_tiles(r);
     for (uint64_t c = 0; c < channels; c++) {
         const channel_norm n = channel_of(r, c, mean, variance, floor);
-        const double squares = r->folded[channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
-        const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count, s2 = (double)s[c] * (double)s[c];
+        const double squares = r->folded[3 * channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
+        const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count;
+        const float s = (float)(r->folded[channels + c] / count);
+        const double s2 = (double)s * (double)s;
         harm.scale += squares / g2;
         harm.passed += k * k * (count * s2 + squares / count) / g2;
         harm.cut += k * k * count * s2 / g2;
         harm.energy += k * k * (squares - count * (average * average + s2));
     }
     assess_norm(r->m, r->o, &harm);
-    return COMET_OK;
 }
 
 /* Errors of what is stored have a mean, which is not the same for all channels: values that the relu cut off lie nearer to its
@@ -476,10 +457,8 @@ comet_status norm_backward(comet_model *m, op *o)
     r.out = arena_at(&m->arena, o->deliveries[0].write);
     TRY(sum_gradients(&r));
     norm_took(o, true);
-    if (assess_is_due(m) && r.lossy) {
-        TRY(observe(&r));
-        TRY(sum_gradients(&r)); /* observing used the same memory */
-    }
+    if (assess_is_due(m) && r.lossy)
+        observe(&r);
     set_gradient(&r, fresh_scale, fresh_shift);
     TRY(for_tiles(&r, gradient_tile));
     if (adds) {

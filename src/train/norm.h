@@ -41,7 +41,7 @@ void norm_spread(const norm_shape *s, const float *by_channel, float *lanes);
 
 /* Partial sums of the elements [first, first + n), which begin and end between rows, go to segments: one for each group they
  * touch, at most norm_segments(n) of them. A segment is NORM_SUMS * width doubles. */
-enum { NORM_SUMS = 3 };
+enum { NORM_SUMS = 4 };
 uint64_t norm_segments(const norm_shape *s, uint64_t n);
 
 /* sums of z - shift and of its squares. */
@@ -73,7 +73,7 @@ typedef struct norm_stored_coefficients {
 /* The output again. */
 void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
 
-/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat. */
+/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also those of xhat and of d^2. */
 void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, double *segments);
 

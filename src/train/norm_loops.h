@@ -73,7 +73,10 @@ INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, bool signs, uint
         const float v = j->in[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
         d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
         product = d * hat;
-        segment[2 * width + k] += signs ? (double)hat : 0;
+        if (signs) {
+            segment[2 * width + k] += (double)hat;
+            segment[3 * width + k] += (double)(d * d);
+        }
     }
     segment[k] += (double)d;
     segment[width + k] += (double)product;
@@ -199,7 +202,7 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
 {
     const norm_stored_coefficients *c = j->stored;
     const float *in = j->in, *dy = j->dy;
-    vec a = {0}, b = {0}, hats = {0};
+    vec a = {0}, b = {0}, hats = {0}, squares = {0};
     if (what == MOMENTS) {
         const vec shift = LOOP(load)(j->shift + lane);
         for (uint64_t i = at; i < at + n; i += WIDE) {
@@ -218,13 +221,16 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
             const vec hat = (whole - from) * scale;
             a += d;
             b += d * hat;
-            if (signs)
+            if (signs) {
                 hats += hat;
+                squares += d * d;
+            }
         }
     }
     sums[0] = a;
     sums[1] = b;
     sums[2] = hats;
+    sums[3] = squares;
 }
 
 /* Runs of RUN rows in float, runs in double. */
