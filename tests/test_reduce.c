@@ -1,6 +1,8 @@
-/* Sums, counts and verdicts over arrays: against plain loops, and the same bits for any number of threads. */
+/* Sums, counts and verdicts over arrays: against plain loops, and the same bits for any number of threads and any instruction
+ * set. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "testing.h"
 #include "train/parallel.h"
@@ -100,13 +102,37 @@ static void test_momentum_distance(void **state)
     }
 }
 
+/* Each of them with each instruction set that there is. */
+static void test_instruction_sets(void **state)
+{
+    const comet_isa before = comet_isa_active();
+    parallel_set_threads(1);
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        const size_t n = sizes[k];
+        float *g = numbers(n, k), *w = numbers(n, k + 100), *m = numbers(n, k + 200);
+        const momentum_terms terms = {.gradient = g, .weights = w, .momentum = m, .decay = 0.3, .to_mean = 0.7};
+        double expected[3];
+        for (int isa = COMET_ISA_REFERENCE; isa <= COMET_ISA_AVX512; isa++) {
+            double found[3] = {0};
+            comet_isa_set_cap((comet_isa)isa);
+            found[0] = sum_of_squares(n, g);
+            found[1] = momentum_distance(n, &terms, &found[2]);
+            if (isa == COMET_ISA_REFERENCE)
+                memcpy(expected, found, sizeof expected);
+            assert_memory_equal(found, expected, sizeof expected);
+        }
+        free(g);
+        free(w);
+        free(m);
+    }
+    comet_isa_set_cap(before);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum_of_squares),
-        cmocka_unit_test(test_count_nonzero),
-        cmocka_unit_test(test_all_finite),
-        cmocka_unit_test(test_momentum_distance),
+        cmocka_unit_test(test_sum_of_squares),    cmocka_unit_test(test_count_nonzero),    cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_momentum_distance), cmocka_unit_test(test_instruction_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,11 +153,12 @@ static void keep_images(void *arg, size_t begin, size_t end)
 {
     const image_job *j = arg;
     const sampler *s = j->s;
+    const uint64_t n = s->n; /* apart from bytes, which may be anything's */
     const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
-        const float *x = j->tensor + i * s->n * s->n_choices;
-        uint8_t *kept = j->kept + i * s->n;
-        for (uint64_t k = 0; k < s->n; k++)
+        const float *restrict x = j->tensor + i * n * s->n_choices;
+        uint8_t *restrict kept = j->kept + i * n;
+        for (uint64_t k = 0; k < n; k++)
             kept[k] = wrapped(x[k], per_unit);
     }
 }
@@ -166,14 +167,15 @@ static void subtract_images(void *arg, size_t begin, size_t end)
 {
     const image_job *j = arg;
     const sampler *s = j->s;
-    const float per_unit = 1 / s->unit;
+    const uint64_t n = s->n;
+    const float unit = s->unit, per_unit = 1 / unit;
     for (size_t i = begin; i < end; i++) {
-        const float *stored = j->tensor + i * s->n * s->n_choices;
-        const uint8_t *kept = j->kept + i * s->n;
-        float *error = j->error + i * s->n;
-        for (uint64_t k = 0; k < s->n; k++) {
+        const float *restrict stored = j->tensor + i * n * s->n_choices;
+        const uint8_t *restrict kept = j->kept + i * n;
+        float *restrict error = j->error + i * n;
+        for (uint64_t k = 0; k < n; k++) {
             const int8_t apart = (int8_t)(wrapped(stored[k], per_unit) - kept[k]); /* modulo 256 */
-            error[k] = s->unit * (float)apart;
+            error[k] = unit * (float)apart;
         }
     }
 }

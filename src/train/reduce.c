@@ -3,51 +3,20 @@
 
 #include <math.h>
 
+#include "comet/base.h"
 #include "train/parallel.h"
 
 enum { BLOCK = 4096, LANES = 8 }; /* elements */
 enum { GROUP = 512, GRAIN = 4 };  /* blocks at once, blocks that make a thread worth it */
 
-/* Of n elements from `first` on: one sum or two. */
+#define INLINED static inline __attribute__((always_inline))
+
+/* Of a block: one sum or two. */
 typedef struct sums {
     double one, two;
 } sums;
-typedef sums block_fn(const void *arrays, size_t first, size_t n);
 
-typedef struct job {
-    const void *arrays;
-    size_t first, n;
-    block_fn *each;
-    sums *results; /* one a block */
-} job;
-
-static void reduce_blocks(void *arg, size_t begin, size_t end)
-{
-    const job *j = arg;
-    for (size_t b = begin; b < end; b++) {
-        const size_t at = b * BLOCK, left = j->n - at;
-        j->results[b] = j->each(j->arrays, j->first + at, left < BLOCK ? left : BLOCK);
-    }
-}
-
-static sums reduce(size_t n, const void *arrays, block_fn *each)
-{
-    enum { GROUP_ELEMENTS = GROUP * BLOCK };
-    sums results[GROUP], total = {0, 0};
-    for (size_t first = 0; first < n; first += GROUP_ELEMENTS) {
-        const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
-        const size_t n_blocks = (here + BLOCK - 1) / BLOCK;
-        job j = {.arrays = arrays, .first = first, .n = here, .each = each, .results = results};
-        parallel_for(n_blocks, GRAIN, reduce_blocks, &j);
-        for (size_t b = 0; b < n_blocks; b++) {
-            total.one += results[b].one;
-            total.two += results[b].two;
-        }
-    }
-    return total;
-}
-
-static double add_lanes(const double *lanes)
+INLINED double add_lanes(const double *lanes)
 {
     double sum = 0;
     for (size_t k = 0; k < LANES; k++)
@@ -56,7 +25,7 @@ static double add_lanes(const double *lanes)
 }
 
 /* Eight lanes, so that the loop runs in vectors; their order is fixed. */
-static sums squares_of_block(const void *arrays, size_t first, size_t n)
+INLINED sums squares_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     double lanes[LANES] = {0};
@@ -69,7 +38,7 @@ static sums squares_of_block(const void *arrays, size_t first, size_t n)
     return (sums){add_lanes(lanes), 0};
 }
 
-static sums nonzero_of_block(const void *arrays, size_t first, size_t n)
+INLINED sums nonzero_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     int32_t count = 0;
@@ -78,7 +47,7 @@ static sums nonzero_of_block(const void *arrays, size_t first, size_t n)
     return (sums){count, 0};
 }
 
-static sums not_finite_of_block(const void *arrays, size_t first, size_t n)
+INLINED sums not_finite_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     int32_t count = 0;
@@ -87,7 +56,7 @@ static sums not_finite_of_block(const void *arrays, size_t first, size_t n)
     return (sums){count, 0};
 }
 
-static sums momentum_of_block(const void *arrays, size_t first, size_t n)
+INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
 {
     const momentum_terms *t = arrays;
     const float *g = t->gradient + first, *w = t->weights + first, *m = t->momentum + first;
@@ -107,24 +76,92 @@ static sums momentum_of_block(const void *arrays, size_t first, size_t n)
     return (sums){add_lanes(squares), add_lanes(sizes)};
 }
 
+/* ---- blocks, by instruction set: the same operations in the same order, and so the same bits ---- */
+
+typedef enum kind { SQUARES, NONZERO, NOT_FINITE, MOMENTUM } kind;
+
+typedef struct job {
+    kind what;
+    const void *arrays;
+    size_t first, n;
+    sums *results; /* one a block */
+} job;
+
+INLINED void reduce_blocks(const job *j, size_t begin, size_t end)
+{
+    for (size_t b = begin; b < end; b++) {
+        const size_t at = b * BLOCK, left = j->n - at, first = j->first + at, n = left < BLOCK ? left : BLOCK;
+        j->results[b] = j->what == SQUARES      ? squares_of_block(j->arrays, first, n)
+                        : j->what == NONZERO    ? nonzero_of_block(j->arrays, first, n)
+                        : j->what == NOT_FINITE ? not_finite_of_block(j->arrays, first, n)
+                                                : momentum_of_block(j->arrays, first, n);
+    }
+}
+
+static void blocks_plain(void *arg, size_t begin, size_t end)
+{
+    reduce_blocks(arg, begin, end);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void blocks_avx2(void *arg, size_t begin, size_t end)
+{
+    reduce_blocks(arg, begin, end);
+}
+
+__attribute__((target("avx512f"))) static void blocks_avx512(void *arg, size_t begin, size_t end)
+{
+    reduce_blocks(arg, begin, end);
+}
+#endif
+
+static void run_blocks(size_t n_blocks, job *j)
+{
+#ifdef __x86_64__
+    const comet_isa isa = comet_isa_active();
+    if (isa == COMET_ISA_AVX512 || isa == COMET_ISA_AVX2) {
+        parallel_for(n_blocks, GRAIN, isa == COMET_ISA_AVX512 ? blocks_avx512 : blocks_avx2, j);
+        return;
+    }
+#endif
+    parallel_for(n_blocks, GRAIN, blocks_plain, j);
+}
+
+static sums reduce(size_t n, const void *arrays, kind what)
+{
+    enum { GROUP_ELEMENTS = GROUP * BLOCK };
+    sums results[GROUP], total = {0, 0};
+    for (size_t first = 0; first < n; first += GROUP_ELEMENTS) {
+        const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
+        const size_t n_blocks = (here + BLOCK - 1) / BLOCK;
+        job j = {.what = what, .arrays = arrays, .first = first, .n = here, .results = results};
+        run_blocks(n_blocks, &j);
+        for (size_t b = 0; b < n_blocks; b++) {
+            total.one += results[b].one;
+            total.two += results[b].two;
+        }
+    }
+    return total;
+}
+
 double sum_of_squares(size_t n, const float *x)
 {
-    return reduce(n, x, squares_of_block).one;
+    return reduce(n, x, SQUARES).one;
 }
 
 uint64_t count_nonzero(size_t n, const float *x)
 {
-    return (uint64_t)reduce(n, x, nonzero_of_block).one;
+    return (uint64_t)reduce(n, x, NONZERO).one;
 }
 
 bool all_finite(size_t n, const float *x)
 {
-    return reduce(n, x, not_finite_of_block).one == 0;
+    return reduce(n, x, NOT_FINITE).one == 0;
 }
 
 double momentum_distance(size_t n, const momentum_terms *terms, double *size)
 {
-    const sums total = reduce(n, terms, momentum_of_block);
+    const sums total = reduce(n, terms, MOMENTUM);
     *size = total.two;
     return total.one;
 }
