@@ -215,11 +215,11 @@ static comet_status derive_part(comet_model *m, uint32_t v, saved_part part, flo
     return COMET_OK;
 }
 
-/* Into `whole`, if there is one and it will not be spoilt by assessing. */
+/* Into `whole`, if there is one, for later readers too. */
 static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, float *room)
 {
     value *x = &m->values[v];
-    const bool keeps = x->whole != NO_BUFFER && !assess_is_due(m);
+    const bool keeps = x->whole != NO_BUFFER;
     part_tiles t;
     TRY(tiles_of_part(m, v, part, &t));
     float *where = keeps ? (float *)arena_at(&m->arena, x->whole) + t.first * t.tile : room;
