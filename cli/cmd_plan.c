@@ -135,6 +135,14 @@ static void print_parts(const memory_forecast row[N_MODES])
     PRINT_PART("  program and libraries", program);
 }
 
+static bool is_capped(const plan_table *t)
+{
+    for (size_t i = 0; i < N_SHOWN; i++)
+        if (t->largest[shown[i]] == LARGEST_BATCH)
+            return true;
+    return false;
+}
+
 static void print_tables(const plan_args *args, const plan_table *t)
 {
     char name[32], size[SIZE_TEXT_BYTES];
@@ -160,11 +168,8 @@ static void print_tables(const plan_args *args, const plan_table *t)
         else
             printf(" %10s", "none");
     putchar('\n');
-    for (size_t i = 0; i < N_SHOWN; i++)
-        if (t->largest[shown[i]] == LARGEST_BATCH) {
-            printf("(%d is the largest batch that is tried)\n", LARGEST_BATCH);
-            return;
-        }
+    if (is_capped(t))
+        printf("(%d is the largest batch that is tried)\n", LARGEST_BATCH);
 }
 
 /* ---- JSON ---- */

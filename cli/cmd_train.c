@@ -280,11 +280,11 @@ static cli_exit settle_budget(const train_args *args, comet_train_params *p, tra
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
     const uint64_t earlier = batch_of_run(args);
-    budget.batch_is_kept = earlier > 0;
-    if (earlier > 0 && budget.batch.automatic) {
+    if (earlier > 0 && budget.batch.value == 0) {
         budget.batch.automatic = false;
         p->model.batch = (uint32_t)earlier;
     }
+    budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
     const cli_exit code = budget_settle(&budget, &args->compression, p, text);
     if (code != CLI_OK)
         return code;

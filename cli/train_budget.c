@@ -154,7 +154,7 @@ static cli_exit find_fitting(budget *b, uint32_t *batch, uint64_t *least)
     return CLI_OK;
 }
 
-/* For the end of a refusal; nothing where the batch is as small as any that is tried. */
+/* For the end of a refusal: what would fit, where the batch may change and is not as small as any that is tried. */
 static cli_exit describe_fitting(budget *b, bool disk, char *text, size_t bytes)
 {
     char need[SIZE_TEXT_BYTES];

@@ -84,16 +84,16 @@ cli_exit net_of_weights(const char *path, comet_net **net)
 
 /* ---- data ---- */
 
-/* Data with images of a size, or a number, of its own takes no other: is it what was asked for? */
-static cli_exit check_wishes(const data_args *args, const comet_dataset_params *asked, const comet_dataset_info *info)
+/* Data with images of a size, or a number, of its own takes no other. */
+static cli_exit check_wishes(const data_args *args, const comet_dataset_info *info)
 {
     if (args->image > 0 && (args->image != info->height || args->image != info->width))
         return fail(CLI_USAGE,
                     "--image %" PRIu64 ": images of %s are %" PRIu32 " x %" PRIu32 "; --image is for folder and synthetic",
                     args->image, args->spec, info->height, info->width);
-    if (args->n_images > 0 && asked->n_images != info->n_images)
-        return fail(CLI_USAGE, "--images %" PRIu64 ": %s has images of its own, %" PRIu64 "; --images is for synthetic",
-                    args->n_images, args->spec, info->n_images);
+    if (args->n_images > 0 && strcmp(info->kind, "synthetic") != 0)
+        return fail(CLI_USAGE, "--images %" PRIu64 ": %s has images of its own; --images is for synthetic", args->n_images,
+                    args->spec);
     return CLI_OK;
 }
 
@@ -117,7 +117,7 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
                                                    : CLI_BAD_INPUT,
                     "%s", comet_last_error());
     const comet_dataset_info info = comet_dataset_describe(*data);
-    const cli_exit code = check_wishes(args, &params, &info);
+    const cli_exit code = check_wishes(args, &info);
     if (code != CLI_OK) {
         comet_dataset_close(*data);
         *data = NULL;

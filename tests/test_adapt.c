@@ -558,8 +558,8 @@ static void test_measured_below_limit(void **state)
     adapt_destroy(a);
 }
 
-/* One assessment of n steps with the bound in force, whose error is `ratio` of the target; the bound stays at `stored` of it.
- */
+/* One assessment of n steps in which the tensor was stored with `stored` of the bound in force, and the error was `ratio` of
+ * the target. */
 static void assess_error(adapt *a, uint32_t consumer, int n, double ratio, double stored, uint64_t step)
 {
     const double allowed = 0.01 * 50, eb = stored * adapt_eb(a, adapt_consumer_tensor(a, consumer));
@@ -596,10 +596,10 @@ static void test_error_history(void **state)
     assess_error(a, consumer, 10, 0.6, 1, 4);
     const double n = (seven + 1) * faded + 10, squares = (seven * 0.81 + 0.25) * faded + 10 * 0.36;
     assert_ratios(a, consumer, sqrt(squares / n), sqrt(squares / n));
-    assess_error(a, consumer, 20, 0.1, 0.5, 5); /* not at the limit: others */
+    assess_error(a, consumer, 20, 0.1, 0.5, 5); /* not at the limit: apart, but those fade */
     assert_ratios(a, consumer, 0.1, NAN);
     assess_error(a, consumer, 10, 0.8, 1, 6);
-    const double all = (squares * faded + 10 * 0.64) / (n * faded + 10);
+    const double thrice = faded * faded * faded, all = (squares * thrice + 10 * 0.64) / (n * thrice + 10);
     assert_ratios(a, consumer, sqrt(all), sqrt(all));
     observe(a, consumer, 1e-3, 50); /* not measured */
     adapt_assess(a, 7);

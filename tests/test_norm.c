@@ -110,7 +110,7 @@ static void check_read(const norm_shape *s, int shape, const numbers *x, bool si
 
 /* In float over RUN_ROWS rows of 16 lanes, then in double; rows of other widths, and tails, in double at once. */
 static void sum_group(const norm_shape *s, const numbers *x, const norm_stored_coefficients *c, const float *shift,
-                      uint64_t first, double *segment)
+                      bool squares, uint64_t first, double *segment)
 {
     const uint64_t n = s->rows * s->period, whole = s->width == 16 ? n / 16 * 16 : 0;
     float run[NORM_SUMS][16] = {{0}};
@@ -120,7 +120,7 @@ static void sum_group(const norm_shape *s, const numbers *x, const norm_stored_c
         const float d = shift ? v - shift[l] : passes(s, c, v, l) ? x->dy[first + i] : 0;
         const bool signs = !shift && !c->mask_from;
         const float stored = s->relu && signs && !(v < 0) ? v * c->coarse : v, hat = (stored - c->from[l]) * c->scale[l];
-        const float terms[NORM_SUMS] = {d, shift ? d * d : d * hat, signs ? hat : 0, signs ? d * d : 0};
+        const float terms[NORM_SUMS] = {d, shift ? d * d : d * hat, signs ? hat : 0, squares ? d * d : 0};
         if (i >= whole) {
             for (uint64_t k = 0; k < NORM_SUMS; k++)
                 segment[k * s->width + column] += (double)terms[k];
@@ -144,15 +144,16 @@ static void check_sums(const norm_shape *s, int shape, const numbers *x, bool si
     const norm_stored_coefficients c = stored_of(x, signs);
     const uint64_t group = s->rows * s->period, n_groups = s->n_elements / group;
     assert_true(norm_segments(s, s->n_elements) <= MOST_SEGMENTS);
-    for (int moments = 0; moments < 2; moments++) {
+    for (int way = 0; way < 3; way++) {
+        const bool moments = way == 2, squares = way == 1;
         const float *shift = moments ? x->lanes[0] : NULL;
         memset(expected, 0, sizeof expected);
         for (uint64_t k = 0; k < n_groups; k++)
-            sum_group(s, x, &c, shift, k * group, expected + k * NORM_SUMS * s->width);
+            sum_group(s, x, &c, shift, squares, k * group, expected + k * NORM_SUMS * s->width);
         if (moments)
             norm_sum_moments(s, x->z, 0, s->n_elements, shift, segments);
         else
-            norm_sum_gradients(s, x->z, x->dy, 0, s->n_elements, &c, segments);
+            norm_sum_gradients(s, x->z, x->dy, 0, s->n_elements, &c, squares, segments);
         for (uint64_t i = 0; i < n_groups * NORM_SUMS * s->width; i++)
             if (memcmp(&segments[i], &expected[i], sizeof *segments) != 0)
                 fail_msg("sums, shape %d: number %llu is %a, not %a", shape, (unsigned long long)i, segments[i], expected[i]);

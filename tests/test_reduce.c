@@ -110,13 +110,17 @@ static void test_instruction_sets(void **state)
     for (size_t k = 0; k < COUNT_OF(sizes); k++) {
         const size_t n = sizes[k];
         float *g = numbers(n, k), *w = numbers(n, k + 100), *m = numbers(n, k + 200);
-        const momentum_terms terms = {.gradient = g, .weights = w, .momentum = m, .decay = 0.3, .to_mean = 0.7};
-        double expected[3];
+        const momentum_terms terms = {.gradient = g, .weights = g, .momentum = m, .decay = 0.3, .to_mean = 0.7};
+        double expected[5];
+        if (n > 1)
+            w[n / 2] = NAN;
         for (int isa = COMET_ISA_REFERENCE; isa <= COMET_ISA_AVX512; isa++) {
-            double found[3] = {0};
+            double found[5] = {0};
             comet_isa_set_cap((comet_isa)isa);
             found[0] = sum_of_squares(n, g);
             found[1] = momentum_distance(n, &terms, &found[2]);
+            found[3] = (double)count_nonzero(n, w);
+            found[4] = all_finite(n, g) - 2 * all_finite(n, w);
             if (isa == COMET_ISA_REFERENCE)
                 memcpy(expected, found, sizeof expected);
             assert_memory_equal(found, expected, sizeof expected);

@@ -152,10 +152,10 @@ typedef struct comet_assessment_line {
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
-    double sigma_ratio;                  /* measured to target, root mean square over the last 60 or so measured steps with the
-                                            same at_limit; NaN: fewer than 8, or not measured in this assessment */
-    const char *level, *predictor;       /* "fast", "none" ... */
-    uint64_t bytes_raw, bytes;           /* of the tensor, raw and held */
+    double sigma_ratio; /* measured to target, root mean square over the last assessments with the same at_limit, a fading mean
+                           of 60 or so measured steps; NaN: fewer than about ten, or not measured in this assessment */
+    const char *level, *predictor; /* "fast", "none" ... */
+    uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
 } comet_assessment_line;
 
 /* The i-th line, or false past the end. */
@@ -349,7 +349,8 @@ COMET_API uint64_t comet_memory_available(void);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
-/* What is resident of the program and its libraries at this moment; mapped data is not in it. */
+/* What is resident of the program and its libraries at this moment; mapped data is not in it. The kernel looks at all pages for
+ * it: milliseconds. */
 COMET_API uint64_t comet_program_rss(void);
 
 #ifdef __cplusplus

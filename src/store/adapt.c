@@ -33,8 +33,8 @@ static const uint64_t YOUNG = 8;
 static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
-/* What is told of errors goes over the steps of several assessments: a step counts this part of the next one, and from so many
- * on they tell something. */
+/* What is told of errors goes over several assessments: one counts this part less for each step measured since, and a weight of
+ * so many steps tells something. */
 static const double FADE = 31.0 / 32, ENOUGH = 8;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
@@ -317,15 +317,19 @@ static double power(double x, uint64_t n)
     return result;
 }
 
+/* Both histories fade; the error is added to the one that it belongs to. */
 static void remember_error(consumer_state *c)
 {
     const double n = c->collected.n_measured, quotient = c->measured / c->allowed;
     if (!isfinite(quotient))
         return;
-    error_history *h = &c->errors[c->at_limit];
     const double kept = power(FADE, (uint64_t)n);
-    h->n = kept * h->n + n;
-    h->squares = kept * h->squares + n * quotient;
+    for (int at_limit = 0; at_limit < 2; at_limit++) {
+        error_history *h = &c->errors[at_limit];
+        const double added = at_limit == c->at_limit ? n : 0;
+        h->n = kept * h->n + added;
+        h->squares = kept * h->squares + added * quotient;
+    }
 }
 
 /* The paper's rule says what is allowed to the letter: its bounds fall at once, where the error is measured or never was. */
@@ -485,7 +489,7 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 static double sigma_ratio(const consumer_state *c)
 {
     const error_history *h = &c->errors[c->at_limit];
-    return isfinite(c->measured) && h->n >= ENOUGH ? sqrt(h->squares / h->n) : NAN;
+    return isfinite(c->measured / c->allowed) && h->n >= ENOUGH ? sqrt(h->squares / h->n) : NAN;
 }
 
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)

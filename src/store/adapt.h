@@ -94,8 +94,9 @@ typedef struct adapt_state {
     double share;  /* of the rule's budget that best fit gives it; 1: all */
     bool limits;   /* its limit is the tensor's bound; the others have less error than they could bear */
     bool at_limit; /* sigma_measured is of the bound that this consumer had set */
-    /* Measured to target, root mean square over the last 60 or so steps in which that was measured and at_limit was what it is
-     * now. An assessment's few images tell a sigma to 10 or 20 %, these to half of that. NaN until there are 8. */
+    /* Measured to target, root mean square over the last assessments in which at_limit was what it is now, weighted by steps
+     * and fading: 60 or so measured steps in effect, which late in a run lie thousands of steps back. One assessment's few
+     * images tell a sigma to 10 or 20 %. NaN until about ten were measured. */
     double sigma_ratio;
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
@@ -111,8 +112,8 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most);
  * after n_steps earlier steps with factor beta (docs/theory.md); 0 where n_steps is 0. */
 double adapt_noise(double squared_distance, double beta, uint64_t n_steps);
 
-/* Everything that decides future bounds, as numbers, all finite: for checkpoints, between steps. The parameters are not in
- * them: a run may go on with another share and window, not with another rule. */
+/* Everything that decides future bounds, and what is told of errors, as numbers, all finite: for checkpoints, between steps.
+ * The parameters are not in them: a run may go on with another share and window, not with another rule. */
 size_t adapt_n_numbers(const adapt *a);
 void adapt_export(const adapt *a, double *numbers);
 /* COMET_ERROR_CORRUPT where they make no sense; then nothing is changed. */

@@ -25,7 +25,7 @@ typedef struct collection {
     double eb; /* the least in these */
 } collection;
 
-/* Squared errors to what was allowed, over the steps in which they were measured, older ones fading. */
+/* Squared errors to what was allowed, of assessments weighted by the steps they measured, older ones fading. */
 typedef struct error_history {
     double n, squares; /* sums of weights, and of weighted quotients */
 } error_history;

@@ -32,21 +32,30 @@ uint64_t comet_peak_rss(void)
 
 /* Mapped files that are neither shared, as data is, nor copied when they were written to. Each mapping has a line such as
  * "7f12a000-7f12b000 r-xp 00001000 fe:01 42 /lib/x.so", then lines of its own sizes. */
-uint64_t comet_program_rss(void)
+static bool own_pages(uint64_t *kilobytes)
 {
-    char line[512], permissions[8];
-    uint64_t total = 0, kilobytes = 0;
-    bool private = false;
+    char line[512], permissions[8] = "";
+    uint64_t total = 0, here = 0;
+    bool unshared = false;
     FILE *file = fopen("/proc/self/smaps", "re");
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "%*x-%*x %7s", permissions) == 1)
-        private = permissions[3] == 'p';
-        else if (private && sscanf(line, "Rss: %" SCNu64, &kilobytes) == 1) total += kilobytes;
-        else if (private && sscanf(line, "Anonymous: %" SCNu64, &kilobytes) == 1) total -= kilobytes;
+            unshared = permissions[3] == 'p';
+        else if (unshared && sscanf(line, "Rss: %" SCNu64, &here) == 1)
+            total += here;
+        else if (unshared && sscanf(line, "Anonymous: %" SCNu64, &here) == 1)
+            total -= here;
     }
     if (file)
         fclose(file);
-    return total * 1024;
+    *kilobytes = total;
+    return file != NULL;
+}
+
+uint64_t comet_program_rss(void)
+{
+    uint64_t kilobytes = 0;
+    return own_pages(&kilobytes) || number_after("/proc/self/status", "RssFile:", &kilobytes) ? kilobytes * 1024 : 0;
 }
 
 static uint64_t less(uint64_t limit, uint64_t used)

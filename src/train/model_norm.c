@@ -52,8 +52,8 @@ typedef struct norm_run {
     norm_gradient_coefficients gradient;
     const float *in, *dy;
     float *out;
-    uint64_t out_first; /* element that `out` begins with */
-    bool puts;
+    uint64_t out_first;  /* element that `out` begins with */
+    bool puts, observes; /* forward stores; backward tells what errors do */
 } norm_run;
 
 static float *statistic(const comet_model *m, uint32_t index)
@@ -375,7 +375,7 @@ static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_
 {
     const float *v;
     TRY(take_tile(r, tile, worker, first, &v));
-    norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, segments_of(r, tile));
+    norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, r->observes, segments_of(r, tile));
     return COMET_OK;
 }
 
@@ -387,7 +387,7 @@ static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uin
     return COMET_OK;
 }
 
-/* The sums of d, of d xhat, of xhat as it is stored, and of d^2. */
+/* The sums of d, of d xhat, of xhat as it is stored, and of d^2 where that is observed. */
 static comet_status sum_gradients(norm_run *r)
 {
     TRY(for_tiles(r, sums_tile));
@@ -408,7 +408,7 @@ static void observe(const norm_run *r)
         const channel_norm n = channel_of(r, c, mean, variance, floor);
         const double squares = r->folded[3 * channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
         const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count;
-        const float s = (float)(r->folded[channels + c] / count);
+        const float s = (float)(r->folded[channels + c] / count); /* in float, as bounds have always had it: the same bits */
         const double s2 = (double)s * (double)s;
         harm.scale += squares / g2;
         harm.passed += k * k * (count * s2 + squares / count) / g2;
@@ -455,9 +455,10 @@ comet_status norm_backward(comet_model *m, op *o)
     set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
     r.dy = arena_at(&m->arena, o->diff);
     r.out = arena_at(&m->arena, o->deliveries[0].write);
+    r.observes = assess_is_due(m) && r.lossy;
     TRY(sum_gradients(&r));
     norm_took(o, true);
-    if (assess_is_due(m) && r.lossy)
+    if (r.observes)
         observe(&r);
     set_gradient(&r, fresh_scale, fresh_shift);
     TRY(for_tiles(&r, gradient_tile));

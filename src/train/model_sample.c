@@ -153,7 +153,7 @@ static void keep_images(void *arg, size_t begin, size_t end)
 {
     const image_job *j = arg;
     const sampler *s = j->s;
-    const uint64_t n = s->n; /* apart from bytes, which may be anything's */
+    const uint64_t n = s->n;
     const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
         const float *restrict x = j->tensor + i * n * s->n_choices;

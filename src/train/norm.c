@@ -84,7 +84,7 @@ typedef struct job {
     double *segments;
 } job;
 
-typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, GRADIENT } kind;
+typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and that of d^2 */
 
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 
@@ -142,10 +142,10 @@ void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n
 }
 
 void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
-                        const norm_stored_coefficients *c, double *segments)
+                        const norm_stored_coefficients *c, bool squares, double *segments)
 {
     const job j = {.s = s, .in = v, .dy = dy, .first = first, .n = n, .stored = c, .segments = segments};
-    run(&j, SUMS);
+    run(&j, squares ? HARM : SUMS);
 }
 
 void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,

@@ -73,9 +73,9 @@ typedef struct norm_stored_coefficients {
 /* The output again. */
 void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
 
-/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also those of xhat and of d^2. */
+/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat; if asked for that of d^2. */
 void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
-                        const norm_stored_coefficients *c, double *segments);
+                        const norm_stored_coefficients *c, bool squares, double *segments);
 
 /* dx = d gain + (v - from) slope + offset; dx may be dy. By lanes, too. */
 typedef struct norm_gradient_coefficients {

@@ -73,13 +73,16 @@ INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, bool signs, uint
         const float v = j->in[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
         d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
         product = d * hat;
-        if (signs) {
-            segment[2 * width + k] += (double)hat;
-            segment[3 * width + k] += (double)(d * d);
-        }
+        segment[2 * width + k] += signs ? (double)hat : 0;
+        segment[3 * width + k] += what == HARM ? (double)(d * d) : 0;
     }
     segment[k] += (double)d;
     segment[width + k] += (double)product;
+}
+
+INLINE bool LOOP(makes_sums)(kind what)
+{
+    return what == MOMENTS || what == SUMS || what == HARM;
 }
 
 INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i, uint64_t l)
@@ -221,10 +224,10 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
             const vec hat = (whole - from) * scale;
             a += d;
             b += d * hat;
-            if (signs) {
+            if (signs)
                 hats += hat;
+            if (what == HARM)
                 squares += d * d;
-            }
         }
     }
     sums[0] = a;
@@ -254,7 +257,7 @@ INLINE void LOOP(wide_span)(const job *j, kind what, bool relu, bool option, uin
                             double *segment)
 {
     const uint64_t whole = n / WIDE * WIDE;
-    if (what == MOMENTS || what == SUMS) {
+    if (LOOP(makes_sums)(what)) {
         LOOP(sums_span)(j, what, relu, option, at, n, lane, segment);
         return;
     }
@@ -275,7 +278,7 @@ INLINE void LOOP(long_span)(const job *j, kind what, bool relu, bool option, uin
     const uint64_t width = j->s->width;
     for (uint64_t i = at; i < at + n; i += width)
         for (uint64_t l = 0; l < width; l++) {
-            if (what == MOMENTS || what == SUMS)
+            if (LOOP(makes_sums)(what))
                 LOOP(add_terms)(j, what, relu, option, i + l, lane + l, segment, l);
             else
                 LOOP(one)(j, what, relu, option, i + l, lane + l);
@@ -318,6 +321,7 @@ __attribute__((LOOP_TARGET noinline)) static void LOOP(run)(const job *j, kind w
     case APPLY: LOOP(run_kind)(j, APPLY, j->w != NULL); break;
     case OUTPUT: LOOP(run_kind)(j, OUTPUT, signs); break;
     case SUMS: LOOP(run_kind)(j, SUMS, signs); break;
+    case HARM: LOOP(run_kind)(j, HARM, signs); break;
     case GRADIENT: LOOP(run_kind)(j, GRADIENT, signs); break;
     }
 }

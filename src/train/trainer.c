@@ -70,7 +70,7 @@ static comet_train_event event_of(const trainer *t, comet_event_kind kind, const
         .step = t->state.step,
         .n_steps = t->n_steps,
         .epoch = t->state.epoch,
-        .n_epochs = t->n_epochs,
+        .n_epochs = max_u64(t->n_epochs, t->state.epoch), /* a run may go on with fewer steps than it has done */
         .rate = t->rate,
         .train_loss = step ? t->step_loss : t->epoch_loss,
         .train_top1 = step ? t->step_top1 : t->epoch_top1,
