@@ -111,7 +111,7 @@ static const option options[] = {
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
     {0, "seed", "N", set_u64, AT(seed), "of weights and images (default 0)"},
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
-    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
     {0, "table", NULL, set_flag, AT(table), "also print the memory table, on stderr"},
     {0, "turns", NULL, set_flag, AT(turns),
      "step by step in turns, all ways in memory at once: a fair comparison on a machine that others use"},

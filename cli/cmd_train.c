@@ -96,7 +96,7 @@ static const option options[] = {
     {0, "dump-activations", "DIR", set_text, AT(dump), "write what one step saves as .npy files to DIR, made if missing"},
     {0, "dump-step", "N", set_count, AT(dump_step), "which step, or the first of this run if it is over (default 1)"},
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, rounding a little smaller"},
-    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster, more memory"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
 };
 
 typedef struct session {

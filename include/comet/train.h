@@ -153,7 +153,7 @@ typedef struct comet_assessment_line {
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
     double sigma_ratio; /* measured to target, root mean square over the last assessments with the same at_limit, a fading mean
-                           of 60 or so measured steps; NaN: fewer than about ten, or not measured in this assessment */
+                           of 60 or so measured steps; NaN: fewer than eight or so, or not measured in this assessment */
     const char *level, *predictor; /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
 } comet_assessment_line;
