@@ -33,8 +33,8 @@ static const uint64_t YOUNG = 8;
 static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
-/* What is told of errors goes over several assessments: one counts this part less for each step measured since, and a weight of
- * so many steps tells something. */
+/* What is told of errors goes over several assessments: each step measured since leaves this part of one's weight, and a weight
+ * of so many steps tells something. */
 static const double FADE = 31.0 / 32, ENOUGH = 8;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
