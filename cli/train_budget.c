@@ -202,9 +202,13 @@ static void describe(const budget *b, const budget_args *args, const compression
     else if (compression->spill)
         snprintf(spill, sizeof spill, ", nothing need be spilled");
     snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
-             b->batch, args->batch.automatic ? " (chosen)" : "", mode_name(b->mode),
-             b->mode != b->ladder[0] ? " instead of " : "", b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "",
-             size_text(b->spills ? b->usable : b->forecast.peak, peak), size_text(b->bytes, all));
+             b->batch,
+             !args->batch.automatic      ? ""
+             : b->batch == LARGEST_BATCH ? " (chosen, the most that auto takes)"
+                                         : " (chosen)",
+             mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
+             b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "", size_text(b->spills ? b->usable : b->forecast.peak, peak),
+             size_text(b->bytes, all));
     strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);
 }
 

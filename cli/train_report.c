@@ -49,7 +49,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     const bool coded = comet_model_compression(model).mode != COMET_COMPRESS_OFF;
     fprintf(out, "memory for batch %" PRIu32 "\n", comet_model_batch(model));
     print_bytes(out, "weights", m.weights);
-    print_bytes(out, "gradients", m.gradients);
+    print_bytes(out, m.gradients > 0 ? "gradients" : "gradients, used as they are made", m.gradients);
     print_bytes(out, "optimiser", m.optimiser);
     print_bytes(out, coded ? "saved activations, coded" : "saved activations", m.saved);
     for (size_t i = 0; i < n_top; i++) {
@@ -310,14 +310,12 @@ static void show_compression(const comet_train_event *e)
     putchar('\n');
 }
 
-static void show_end(const comet_train_event *e)
+/* What memory and time went into; a run that was finished before took none. */
+static void show_costs(const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], code[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
     const comet_memory memory = comet_model_memory(e->model);
     const uint64_t program = comet_program_rss(), known = memory.total + e->data_bytes + program;
-    progress_hide();
-    if (!isnan(e->best_top1))
-        printf("best top-1 %.2f %%\n", 100 * e->best_top1);
     printf("peak memory %s: %s planned for the model, %s data, %s program and libraries, %s other\n",
            size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
            size_text(program, code), size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
@@ -325,6 +323,15 @@ static void show_end(const comet_train_event *e)
     if (e->images_per_s > 0)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
+}
+
+static void show_end(const train_report *r, const comet_train_event *e)
+{
+    progress_hide();
+    if (!isnan(e->best_top1))
+        printf("best top-1 %.2f %%\n", 100 * e->best_top1);
+    if (e->step > r->first_step)
+        show_costs(e);
     if (e->n_skipped > 0)
         printf("%" PRIu64 " broken image%s skipped\n", e->n_skipped, e->n_skipped == 1 ? " was" : "s were");
     fflush(stdout);
@@ -339,7 +346,7 @@ static void on_start(train_report *r, const comet_train_event *e)
     r->first_step = e->step;
     r->log_every = steps > LOGGED_STEPS ? steps / LOGGED_STEPS : 1;
     log_start(r, e);
-    if (r->json)
+    if (r->json || e->step >= e->n_steps)
         return;
     memory_table_print(stdout, e->model);
     fflush(stdout);
@@ -354,7 +361,7 @@ static void on_end(train_report *r, const comet_train_event *e)
         j = end_object(e);
         json_print(&j);
     } else {
-        show_end(e);
+        show_end(r, e);
     }
 }
 

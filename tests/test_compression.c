@@ -208,7 +208,7 @@ static void test_parts_of_coded_inputs(void **state)
 static void test_bounds_adapt(void **state)
 {
     (void)state;
-    enum { STEPS = 18 };
+    enum { STEPS = 36 };
     comet_net *net = zoo_net("resnet20", 32);
     comet_model_params p = compress_params(16, COMET_COMPRESS_DENSE);
     trial t = trial_make(net, &p);
@@ -335,9 +335,9 @@ static void test_spikes(void **state)
     for (uint32_t i = 0; i < 200; i++)
         assess_loss(t.model, i % 2 ? 0.4 : 1.6);
     assess_loss(t.model, 3.5);
-    assert_true(adapt_eb(a, 0) > 0);
+    assert_true(adapt_eb(a, 0) > 0 && comet_model_compression(t.model).n_withdrawals == 0);
     assess_loss(t.model, 6);
-    assert_true(adapt_eb(a, 0) == 0);
+    assert_true(adapt_eb(a, 0) == 0 && comet_model_compression(t.model).n_withdrawals == 1);
     trial_free(&t);
     comet_net_destroy(net);
 }

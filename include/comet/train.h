@@ -134,7 +134,8 @@ typedef struct comet_compression_figures {
                                                 none */
     uint64_t spilled_bytes;                  /* most at once */
     uint64_t n_assessments;
-    uint64_t n_nonfinite; /* values that were stored as they are because they were not finite, in the last step */
+    uint64_t n_withdrawals; /* of all bounds, by this process: a loss spike, or values that are not finite */
+    uint64_t n_nonfinite;   /* values that were stored as they are because they were not finite, in the last step */
 } comet_compression_figures;
 
 COMET_API comet_compression_figures comet_model_compression(const comet_model *model);
@@ -152,8 +153,9 @@ typedef struct comet_assessment_line {
     double nonzero;                      /* share R of elements that are not zero */
     double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
-    double sigma_ratio; /* measured to target, root mean square over the last assessments with the same at_limit, a fading mean
-                           of 60 or so measured steps; NaN: fewer than eight or so, or not measured in this assessment */
+    double sigma_ratio; /* measured to target, root mean square (rule sigma: mean) over the last assessments with the same
+                           at_limit, a fading mean of 60 or so measured steps; NaN: fewer than 16 or so, or not measured in
+                           this assessment */
     const char *level, *predictor; /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
 } comet_assessment_line;

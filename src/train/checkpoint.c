@@ -314,6 +314,12 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
                       path, f->name, *u64_in(theirs, f), *u64_in(ours, f));
 }
 
+/* The name of a setting for people. */
+static const char *told_as(const field *f)
+{
+    return f->offset == offsetof(checkpoint_state, settings.n_steps) ? "number of steps" : f->name;
+}
+
 static void add_changed(char changed[CHECKPOINT_CHANGED_BYTES], const char *name)
 {
     const size_t at = strlen(changed), bytes = strlen(name) + (at > 0 ? 2 : 0);
@@ -333,7 +339,7 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
             continue;
         if (f->rule == RULE_SAME)
             return must_be_same(path, f, state, &ours);
-        add_changed(changed, f->name);
+        add_changed(changed, told_as(f));
     }
     state->settings = *expected;
     return COMET_OK;

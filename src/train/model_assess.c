@@ -224,6 +224,12 @@ void assess_gradient(comet_model *m, const op *o, uint64_t step)
             move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
 }
 
+static void withdraw_bounds(comet_model *m, uint64_t step)
+{
+    adapt_retreat(m->assessment->adapt, step);
+    m->assessment->n_withdrawals++;
+}
+
 /* Values that are not finite are held exactly, but say that something is wrong. */
 static void look_for_nonfinite(comet_model *m, uint64_t step)
 {
@@ -237,7 +243,7 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
             a->n_nonfinite += r.n_nonfinite;
     }
     if (a->n_nonfinite > 0)
-        adapt_retreat(a->adapt, step);
+        withdraw_bounds(m, step);
 }
 
 /* What the relu cut off reaches only the gradient that is passed on, where there is room left beside the rest: coarse^2 times
@@ -358,7 +364,7 @@ void assess_loss(comet_model *m, double loss)
     const bool unsafe = !isfinite(loss) || is_spike(a, loss);
     a->due = a->due && !unsafe; /* there will be no gradients, or such as tell nothing about the next ones */
     if (unsafe)
-        adapt_retreat(a->adapt, m->step);
+        withdraw_bounds(m, m->step);
     if (isfinite(loss))
         follow_loss(a, loss);
 }

@@ -25,6 +25,7 @@ struct assessment {
     bool due, complete;                  /* this step is collected; and bounds were assessed with it */
     bool held_still;                     /* no step is collected */
     uint64_t n_assessments, n_collected; /* so far; steps collected for them */
+    uint64_t n_withdrawals;              /* of all bounds, in this process */
     double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen;             /* by consumer */
     pass_consumer *passes;

@@ -25,6 +25,7 @@ comet_compression_figures comet_model_compression(const comet_model *m)
     if (!a)
         return f;
     f.n_assessments = a->n_assessments;
+    f.n_withdrawals = a->n_withdrawals;
     f.n_nonfinite = a->n_nonfinite;
     if (a->held > 0)
         f.ratio = (double)memory.saved_reference / (double)a->held;

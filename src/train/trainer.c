@@ -44,6 +44,8 @@ typedef struct trainer {
     double rate, step_loss, step_top1; /* of the last update */
     double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
     uint64_t n_assessments;            /* told so far */
+    uint64_t n_withdrawals;            /* of bounds, so far */
+    bool withdrew;                     /* in the last step */
     bool stopped, early, dumped;
 } trainer;
 
@@ -268,6 +270,23 @@ static void tell_assessment(trainer *t)
     t->n_assessments = n;
 }
 
+/* Once, where it goes on for several steps. */
+static void tell_withdrawal(trainer *t)
+{
+    const comet_compression_figures f = comet_model_compression(t->model);
+    const bool withdrew = f.n_withdrawals > t->n_withdrawals, begins = withdrew && !t->withdrew;
+    char why[TEXT_BYTES / 4];
+    t->n_withdrawals = f.n_withdrawals;
+    t->withdrew = withdrew;
+    if (!begins)
+        return;
+    if (f.n_nonfinite > 0)
+        snprintf(why, sizeof why, "%" PRIu64 " stored values are not finite", f.n_nonfinite);
+    else
+        snprintf(why, sizeof why, "the loss, %.4g, is far above that of the steps before", t->step_loss);
+    note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
+}
+
 static comet_status train_step(trainer *t)
 {
     const double began = comet_now();
@@ -285,6 +304,7 @@ static comet_status train_step(trainer *t)
     tally(t, &sum);
     t->train_seconds += comet_now() - began;
     tell_assessment(t);
+    tell_withdrawal(t);
     tell(t, COMET_EVENT_STEP, NULL);
     return COMET_OK;
 }
