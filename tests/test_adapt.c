@@ -558,58 +558,103 @@ static void test_measured_below_limit(void **state)
     adapt_destroy(a);
 }
 
-/* One assessment of n steps in which the tensor was stored with `stored` of the bound in force, and the error was `ratio` of
- * the target. */
-static void assess_error(adapt *a, uint32_t consumer, int n, double ratio, double stored, uint64_t step)
+/* A tensor with one consumer of 100 weights that was observed once; errors of 0.1 a weight are allowed. */
+typedef struct history {
+    adapt *a;
+    uint32_t tensor, consumer;
+    uint64_t step;
+} history;
+
+static void history_observe(history *h)
 {
-    const double allowed = 0.01 * 50, eb = stored * adapt_eb(a, adapt_consumer_tensor(a, consumer));
-    const adapt_observation seen = {
-        .gain = 1e-3, .gradient_noise = 50, .mean_momentum = 1, .measured = ratio * ratio * allowed, .eb = eb};
-    for (int i = 0; i < n; i++)
-        adapt_observe(a, consumer, &seen);
-    adapt_assess(a, step);
+    const adapt_observation seen = {.gain = 1e-3, .gradient_noise = 100, .mean_momentum = 10, .measured = NAN};
+    adapt_observe(h->a, h->consumer, &seen);
+    adapt_assess(h->a, ++h->step);
 }
 
-static void assert_ratios(const adapt *a, uint32_t consumer, double expected, double expected_least)
+static history history_begin(adapt_rule rule)
+{
+    history h = {.a = new_adapt(rule, 0.01, 1000, false)};
+    h.tensor = new_tensor(h.a, 10);
+    h.consumer = new_parameter(h.a, h.tensor, 100);
+    history_observe(&h);
+    return h;
+}
+
+/* One assessment of n steps in which the tensor was stored with `stored` of the bound in force, and the error was `ratio` of
+ * the target. */
+static void assess_error(history *h, int n, double ratio, double stored)
+{
+    const adapt_observation seen = {.gain = 1e-3,
+                                    .gradient_noise = 100,
+                                    .mean_momentum = 10,
+                                    .measured = ratio * ratio,
+                                    .eb = stored * adapt_eb(h->a, h->tensor)};
+    for (int i = 0; i < n; i++)
+        adapt_observe(h->a, h->consumer, &seen);
+    adapt_assess(h->a, ++h->step);
+}
+
+static void assert_ratios(const history *h, double expected, double expected_least)
 {
     double least, most;
-    adapt_sigma_ratios(a, &least, &most);
-    const double ratio = adapt_consumer_state(a, consumer).sigma_ratio;
+    adapt_sigma_ratios(h->a, &least, &most);
+    const double ratio = adapt_consumer_state(h->a, h->consumer).sigma_ratio;
     assert_true(isnan(expected) ? isnan(ratio) && isnan(most) : fabs(ratio - expected) < 1e-12 && ratio == most);
     assert_true(isnan(expected_least) ? isnan(least) : fabs(least - expected_least) < 1e-12);
 }
 
-/* Errors over the last steps: a root mean square in which older steps fade, told from eight steps on, apart for errors at the
- * limit and others, and forgotten by a retreat. */
+/* Errors over the last steps: a mean in which older steps fade, of squares or, under the paper's rule, of the errors; told from
+ * a weight of 16 steps on, apart for errors at the limit and others, and forgotten by a retreat. */
 static void test_error_history(void **state)
 {
-    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
-    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
-    const double faded = pow(31.0 / 32, 10);
-    observe(a, consumer, 1e-3, 50);
-    adapt_assess(a, 1);
-    assess_error(a, consumer, 7, 0.9, 1, 2);
-    assert_ratios(a, consumer, NAN, NAN);
-    assess_error(a, consumer, 1, 0.5, 1, 3);
-    const double seven = 7 * 31.0 / 32;
-    assert_ratios(a, consumer, NAN, NAN); /* 7 have faded to less */
-    assess_error(a, consumer, 10, 0.6, 1, 4);
-    const double n = (seven + 1) * faded + 10, squares = (seven * 0.81 + 0.25) * faded + 10 * 0.36;
-    assert_ratios(a, consumer, sqrt(squares / n), sqrt(squares / n));
-    assess_error(a, consumer, 20, 0.1, 0.5, 5); /* not at the limit: apart, but those fade */
-    assert_ratios(a, consumer, 0.1, NAN);
-    assess_error(a, consumer, 10, 0.8, 1, 6);
-    const double thrice = faded * faded * faded, all = (squares * thrice + 10 * 0.64) / (n * thrice + 10);
-    assert_ratios(a, consumer, sqrt(all), sqrt(all));
-    observe(a, consumer, 1e-3, 50); /* not measured */
-    adapt_assess(a, 7);
-    assert_ratios(a, consumer, NAN, NAN);
-    adapt_retreat(a, 8);
-    observe(a, consumer, 1e-3, 50);
-    adapt_assess(a, 9);
-    assess_error(a, consumer, 5, 0.8, 1, 10);
-    assert_ratios(a, consumer, NAN, NAN);
-    adapt_destroy(a);
+    static const double powers[] = {[ADAPT_NOISE] = 2, [ADAPT_SIGMA] = 1};
+    for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++) {
+        const double power = powers[rule], fade = 31.0 / 32;
+        history h = history_begin(rule);
+        assess_error(&h, 15, 0.9, 1);
+        assert_ratios(&h, NAN, NAN);
+        assess_error(&h, 1, 0.5, 1);
+        assert_ratios(&h, NAN, NAN); /* 15 have faded to less */
+        assess_error(&h, 10, 0.6, 1);
+        double n = (15 * fade + 1) * pow(fade, 10) + 10,
+               sum = (15 * fade * pow(0.9, power) + pow(0.5, power)) * pow(fade, 10) + 10 * pow(0.6, power);
+        assert_ratios(&h, pow(sum / n, 1 / power), pow(sum / n, 1 / power));
+        assess_error(&h, 40, 0.3, 0.5); /* not at the limit: apart, but those fade */
+        assert_ratios(&h, 0.3, NAN);
+        assess_error(&h, 30, 0.8, 1);
+        n = n * pow(fade, 70) + 30;
+        sum = sum * pow(fade, 70) + 30 * pow(0.8, power);
+        assert_ratios(&h, pow(sum / n, 1 / power), pow(sum / n, 1 / power));
+        history_observe(&h); /* not measured */
+        assert_ratios(&h, NAN, NAN);
+        adapt_retreat(h.a, ++h.step);
+        history_observe(&h);
+        assess_error(&h, 10, 0.8, 1);
+        assert_ratios(&h, NAN, NAN);
+        adapt_destroy(h.a);
+    }
+}
+
+/* Of steps with errors of 0.2 and 1 the variance's mean counts, or the standard deviation's under the paper's rule; so it does
+ * for the bound. */
+static void test_means_over_steps(void **state)
+{
+    static const double means[] = {[ADAPT_NOISE] = 0.52, [ADAPT_SIGMA] = 0.36}; /* squared */
+    for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++) {
+        history h = history_begin(rule);
+        adapt_observation seen = {.gain = 1e-3, .gradient_noise = 100, .mean_momentum = 10, .eb = 2};
+        for (int i = 0; i < 2; i++) {
+            seen.measured = i == 0 ? 0.04 : 1;
+            adapt_observe(h.a, h.consumer, &seen);
+        }
+        adapt_assess(h.a, ++h.step);
+        const adapt_state s = adapt_consumer_state(h.a, h.consumer);
+        assert_near(s.sigma_target, 0.1, 1e-15);
+        assert_near(s.sigma_measured, sqrt(means[rule] / 100), 1e-15);
+        assert_near(adapt_eb(h.a, h.tensor), AIM * 2 / sqrt(means[rule]), 1e-14);
+        adapt_destroy(h.a);
+    }
 }
 
 /* What was measured stays where it is not measured again; behind a retreat a prediction counts if it is worse, and then gives
@@ -931,6 +976,7 @@ int main(void)
         cmocka_unit_test(test_calibration),
         cmocka_unit_test(test_measured_below_limit),
         cmocka_unit_test(test_error_history),
+        cmocka_unit_test(test_means_over_steps),
         cmocka_unit_test(test_measured_once),
         cmocka_unit_test(test_windows),
         cmocka_unit_test(test_windows_of_worn_bounds),

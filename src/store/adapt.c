@@ -34,8 +34,8 @@ static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
 /* What is told of errors goes over several assessments: each step measured since leaves this part of one's weight, and a weight
- * of so many steps tells something. */
-static const double FADE = 31.0 / 32, ENOUGH = 8;
+ * of so many steps tells something: the error of one hard batch may be ten times that of others. */
+static const double FADE = 31.0 / 32, ENOUGH = 16;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
 /* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
@@ -200,6 +200,18 @@ void adapt_share_out(adapt *a)
 
 /* ---- collect ---- */
 
+/* A squared error as it is averaged over steps: NOISE is about variances, SIGMA about standard deviations. */
+static double to_average(const adapt *a, double square)
+{
+    return a->params.rule == ADAPT_NOISE ? square : sqrt(square);
+}
+
+/* And back, of such a mean. */
+static double from_average(const adapt *a, double mean)
+{
+    return a->params.rule == ADAPT_NOISE ? mean : mean * mean;
+}
+
 bool adapt_due(const adapt *a, uint64_t step)
 {
     return step >= a->first;
@@ -229,25 +241,27 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
     if (predicted > 0 && usable(harm)) {
         k->eb = k->n_measured > 0 ? fmin(k->eb, seen->eb) : seen->eb;
         k->n_measured++;
-        k->measured += seen->measured;
-        k->harm += harm;
+        k->measured += to_average(a, seen->measured);
+        k->harm += to_average(a, harm);
         k->measured_allowance += allowance;
     }
 }
 
 /* ---- assess ---- */
 
-/* The mean of old and new on a logarithmic scale; only the new where there is no old. Both above 0. */
-static double smooth(double old, double new, bool have_old)
+/* From old to new on a logarithmic scale, both above 0: half of the way, or three quarters under SIGMA, whose target moves with
+ * the momentum. Only the new where there is no old. */
+static double smooth(const adapt *a, double old, double new, bool have_old)
 {
-    return have_old ? sqrt(old) * sqrt(new) : new;
+    const double half_way = sqrt(old) * sqrt(new);
+    return !have_old ? new : a->params.rule == ADAPT_NOISE ? half_way : sqrt(half_way) * sqrt(new);
 }
 
 /* What the rule measures by, from the sum over n steps: the variance of the gradient, or the square of its momentum. */
 static double measure_of(const adapt *a, const consumer_state *c, double allowance, double n)
 {
-    const double mean = allowance / n;
-    return a->params.rule == ADAPT_NOISE ? mean : (double)c->n_weights * mean * mean;
+    const double square = from_average(a, allowance / n);
+    return a->params.rule == ADAPT_NOISE ? square : (double)c->n_weights * square;
 }
 
 /* Of M, that the error may add. */
@@ -258,12 +272,12 @@ static double share_of(const adapt *a, const consumer_state *c)
 
 /* The harm that was measured; 0: none, or of errors such as the bound does not make. Those of a finer grid are more
  * independent: there only what is worse than known tells something. */
-static double measured_harm(const consumer_state *c)
+static double measured_harm(const adapt *a, const consumer_state *c)
 {
     const collection *k = &c->collected;
     if (!(k->n_measured > 0) || !(c->measure > 0))
         return 0;
-    const double harm = k->harm / k->n_measured / c->measure;
+    const double harm = from_average(a, k->harm / k->n_measured) / c->measure;
     return isfinite(harm) && (k->eb >= LEAST_OF_LIMIT * c->limit || harm > c->harm) ? harm : 0;
 }
 
@@ -275,22 +289,21 @@ static void assess_gradient(const adapt *a, consumer_state *c)
     const bool measured = k->n_measured > 0;
     c->measure = measured ? measure_of(a, c, k->measured_allowance, k->n_measured) : measure_of(a, c, k->allowance, k->n);
     c->allowed = share_of(a, c) * c->measure;
-    c->measured = measured ? k->measured / k->n_measured : NAN;
+    c->measured = measured ? from_average(a, k->measured / k->n_measured) : NAN;
 }
 
 /* Harm as it was measured, else as it is predicted while it never was; smoothed. Behind a retreat a prediction counts too, if
- * it is worse. Returns that of this assessment alone; 0: unknown. */
-static double assess_harm(consumer_state *c, bool was_known)
+ * it is worse. */
+static void assess_harm(const adapt *a, consumer_state *c, bool was_known)
 {
-    const double measured = measured_harm(c), predicted = c->measure > 0 ? c->gain / c->measure : 0;
+    const double measured = measured_harm(a, c), predicted = c->measure > 0 ? c->gain / c->measure : 0;
     if (!(measured > 0) && c->harm_measured && (was_known || predicted <= c->harm))
-        return c->harm;
+        return;
     const double now = measured > 0 ? measured : predicted;
     if (!(now > 0) || !isfinite(now))
-        return c->harm;
-    c->harm = smooth(c->harm, now, c->harm > 0 && was_known && (measured > 0) == c->harm_measured);
+        return;
+    c->harm = smooth(a, c->harm, now, c->harm > 0 && was_known && (measured > 0) == c->harm_measured);
     c->harm_measured = measured > 0;
-    return now;
 }
 
 /* Relative energy that a pass-on consumer may let in. */
@@ -318,9 +331,9 @@ static double power(double x, uint64_t n)
 }
 
 /* Both histories fade; the error is added to the one that it belongs to. */
-static void remember_error(consumer_state *c)
+static void remember_error(const adapt *a, consumer_state *c)
 {
-    const double n = c->collected.n_measured, quotient = c->measured / c->allowed;
+    const double n = c->collected.n_measured, quotient = to_average(a, c->measured / c->allowed);
     if (!isfinite(quotient))
         return;
     const double kept = power(FADE, (uint64_t)n);
@@ -328,20 +341,19 @@ static void remember_error(consumer_state *c)
         error_history *h = &c->errors[at_limit];
         const double added = at_limit == c->at_limit ? n : 0;
         h->n = kept * h->n + added;
-        h->squares = kept * h->squares + added * quotient;
+        h->quotients = kept * h->quotients + added * quotient;
     }
 }
 
-/* The paper's rule says what is allowed to the letter: its bounds fall at once, where the error is measured or never was. */
 static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
     /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
     const double eb = a->tensors[c->tensor].eb;
     c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= 0.99 * eb;
     assess_gradient(a, c);
-    remember_error(c);
-    const double now = assess_harm(c, was_known), harm = a->params.rule == ADAPT_NOISE ? c->harm : fmax(c->harm, now);
-    c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && harm > 0 ? AIM * sqrt(share_of(a, c) / harm) : 0;
+    remember_error(a, c);
+    assess_harm(a, c, was_known);
+    c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && c->harm > 0 ? AIM * sqrt(share_of(a, c) / c->harm) : 0;
 }
 
 static void assess_consumer(const adapt *a, consumer_state *c)
@@ -486,10 +498,10 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 /* ---- for the log ---- */
 
 /* NaN where the last assessment did not measure it, or too few steps were measured. */
-static double sigma_ratio(const consumer_state *c)
+static double sigma_ratio(const adapt *a, const consumer_state *c)
 {
     const error_history *h = &c->errors[c->at_limit];
-    return isfinite(c->measured / c->allowed) && h->n >= ENOUGH ? sqrt(h->squares / h->n) : NAN;
+    return isfinite(c->measured / c->allowed) && h->n >= ENOUGH ? sqrt(from_average(a, h->quotients / h->n)) : NAN;
 }
 
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
@@ -506,7 +518,7 @@ adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
     state.share = c->share;
     state.limits = c->limits;
     state.at_limit = c->at_limit;
-    state.sigma_ratio = sigma_ratio(c);
+    state.sigma_ratio = sigma_ratio(a, c);
     return state;
 }
 
@@ -535,7 +547,7 @@ void adapt_sigma_ratios(const adapt *a, double *least, double *most)
     *least = *most = NAN;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
-        const double ratio = sigma_ratio(c);
+        const double ratio = sigma_ratio(a, c);
         *most = fmax(*most, ratio);
         if (c->at_limit)
             *least = fmin(*least, ratio);

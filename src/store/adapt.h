@@ -94,9 +94,9 @@ typedef struct adapt_state {
     double share;  /* of the rule's budget that best fit gives it; 1: all */
     bool limits;   /* its limit is the tensor's bound; the others have less error than they could bear */
     bool at_limit; /* sigma_measured is of the bound that this consumer had set */
-    /* Measured to target, root mean square over the last assessments in which at_limit was what it is now, weighted by steps
-     * and fading: 60 or so measured steps in effect, which late in a run lie thousands of steps back. One assessment's few
-     * images tell a sigma to 10 or 20 %. NaN until eight or so were measured. */
+    /* Measured to target, root mean square (SIGMA: mean) over the last assessments in which at_limit was what it is now,
+     * weighted by steps and fading: 60 or so measured steps in effect, which late in a run lie thousands of steps back. One
+     * assessment's few images tell a sigma to 10 or 20 %. NaN until 16 or so were measured. */
     double sigma_ratio;
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);

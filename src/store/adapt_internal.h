@@ -19,15 +19,16 @@ typedef struct collection {
     double n, gain;
     double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
     /* over the steps in which the error was measured: */
-    double n_measured, measured; /* squared errors */
+    double n_measured, measured; /* errors: squares under NOISE, roots of them under SIGMA */
     double harm;                 /* likewise, for a bound of 1 */
     double measured_allowance;
     double eb; /* the least in these */
 } collection;
 
-/* Squared errors to what was allowed, of assessments weighted by the steps they measured, older ones fading. */
+/* Errors, such as `collection` has them, to what was allowed, of assessments weighted by the steps they measured, older ones
+ * fading. */
 typedef struct error_history {
-    double n, squares; /* sums of weights, and of weighted quotients */
+    double n, quotients; /* sums of weights, and of weighted quotients */
 } error_history;
 
 typedef struct consumer_state {

@@ -5,7 +5,7 @@
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 6, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 24 };
+enum { VERSION = 7, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 24 };
 
 static double pack(double x)
 {
@@ -60,9 +60,9 @@ void adapt_export(const adapt *a, double *numbers)
                                             k->harm,
                                             k->measured_allowance,
                                             c->errors[0].n,
-                                            c->errors[0].squares,
+                                            c->errors[0].quotients,
                                             c->errors[1].n,
-                                            c->errors[1].squares};
+                                            c->errors[1].quotients};
         for (size_t j = 0; j < N_PER_CONSUMER; j++)
             *x++ = own[j];
     }
@@ -139,8 +139,8 @@ static void import_consumer(consumer_state *c, const double *x)
                                 .measured = x[17],
                                 .harm = x[18],
                                 .measured_allowance = x[19]};
-    c->errors[0] = (error_history){.n = x[20], .squares = x[21]};
-    c->errors[1] = (error_history){.n = x[22], .squares = x[23]};
+    c->errors[0] = (error_history){.n = x[20], .quotients = x[21]};
+    c->errors[1] = (error_history){.n = x[22], .quotients = x[23]};
 }
 
 comet_status adapt_import(adapt *a, const double *numbers, size_t n)
