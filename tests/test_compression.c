@@ -293,12 +293,64 @@ static void test_no_mean_is_passed_on(void **state)
     comet_net_destroy(net);
 }
 
+static void trial_step(trial *t, uint32_t step)
+{
+    trial_gradients(t, step);
+    assert_int_equal(comet_model_update(t->model, 0.001, step), COMET_OK);
+}
+
 static void trial_steps(trial *t, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        trial_gradients(t, i);
-        assert_int_equal(comet_model_update(t->model, 0.001, i), COMET_OK);
+    for (uint32_t i = 0; i < n; i++)
+        trial_step(t, i);
+}
+
+/* Are all tensors with a bound at that level? Their clocks must have begun with put number n_puts. */
+static bool all_at_level(const trial *t, comet_level level, uint64_t n_puts)
+{
+    const assessment *a = t->model->assessment;
+    size_t n = 0;
+    for (comet_slot s = 0; s < comet_store_n_slots(t->model->store); s++) {
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        assert_int_equal(comet_store_slot_report(t->model->store, s, &r), COMET_OK);
+        if (!(r.eb > 0) || isinf(r.eb))
+            continue;
+        n++;
+        if (r.level != level || a->clocks[s].n_puts != n_puts || !(a->clocks[s].seconds > 0))
+            return false;
     }
+    return n > 10;
+}
+
+/* Mode auto goes by the time that is allowed: none of it makes all tensors fast, plenty all dense. What coding takes is counted
+ * anew from each change of level, since it is that of one level. */
+static void test_auto_levels(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("resnet20", 32);
+    comet_model_params p = compress_params(8, COMET_COMPRESS_AUTO);
+    p.compression.overhead = 0;
+    trial t = trial_make(net, &p);
+    const uint64_t *n_assessments = &t.model->assessment->n_assessments;
+    uint32_t step = 0;
+    while (*n_assessments < 2)
+        trial_step(&t, step++);
+    const uint32_t fast_from = step;
+    trial_step(&t, step++);
+    assert_true(all_at_level(&t, COMET_LEVEL_FAST, fast_from));
+    for (const uint64_t n = *n_assessments; *n_assessments == n;)
+        trial_step(&t, step++);
+    trial_step(&t, step++);
+    assert_true(all_at_level(&t, COMET_LEVEL_FAST, fast_from)); /* chosen again, not changed */
+    t.model->params.compression.overhead = 1e6;
+    for (const uint64_t n = *n_assessments; *n_assessments == n;)
+        trial_step(&t, step++);
+    const uint32_t dense_from = step;
+    trial_step(&t, step++);
+    assert_true(all_at_level(&t, COMET_LEVEL_DENSE, dense_from));
+    trial_free(&t);
+    comet_net_destroy(net);
 }
 
 /* Consumers without weights have lines too: what SiLU and the products of squeeze-and-excitation read. */
@@ -485,6 +537,7 @@ int main(void)
         cmocka_unit_test(test_bounds_adapt),
         cmocka_unit_test(test_bounds_held),
         cmocka_unit_test(test_lines_of_passes),
+        cmocka_unit_test(test_auto_levels),
         cmocka_unit_test(test_spikes),
         cmocka_unit_test(test_input_of_norm_is_kept),
         cmocka_unit_test(test_same_bits),
