@@ -196,17 +196,14 @@ static cli_exit refuse(budget *b, bool may_spill)
 static void describe(const budget *b, const budget_args *args, const compression_args *compression,
                      char text[BUDGET_TEXT_BYTES])
 {
+    const char *chosen = b->batch == LARGEST_BATCH ? " (chosen, the most that auto takes)" : " (chosen)";
     char peak[SIZE_TEXT_BYTES], all[SIZE_TEXT_BYTES], spill[80] = "", size[SIZE_TEXT_BYTES];
     if (b->spills)
         snprintf(spill, sizeof spill, ", %s of activations in memory and the rest spilled", size_text(b->spill_above, size));
     else if (compression->spill)
         snprintf(spill, sizeof spill, ", nothing need be spilled");
     snprintf(text, BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s is expected, %s are allowed",
-             b->batch,
-             !args->batch.automatic      ? ""
-             : b->batch == LARGEST_BATCH ? " (chosen, the most that auto takes)"
-                                         : " (chosen)",
-             mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
+             b->batch, args->batch.automatic ? chosen : "", mode_name(b->mode), b->mode != b->ladder[0] ? " instead of " : "",
              b->mode != b->ladder[0] ? mode_name(b->ladder[0]) : "", size_text(b->spills ? b->usable : b->forecast.peak, peak),
              size_text(b->bytes, all));
     strncat(text, spill, BUDGET_TEXT_BYTES - strlen(text) - 1);

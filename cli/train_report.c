@@ -310,7 +310,7 @@ static void show_compression(const comet_train_event *e)
     putchar('\n');
 }
 
-/* What memory and time went into; a run that was finished before took none. */
+/* What the run took in memory and time. */
 static void show_costs(const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], code[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
@@ -346,7 +346,7 @@ static void on_start(train_report *r, const comet_train_event *e)
     r->first_step = e->step;
     r->log_every = steps > LOGGED_STEPS ? steps / LOGGED_STEPS : 1;
     log_start(r, e);
-    if (r->json || e->step >= e->n_steps)
+    if (r->json || e->finished)
         return;
     memory_table_print(stdout, e->model);
     fflush(stdout);

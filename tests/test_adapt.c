@@ -122,20 +122,30 @@ static void test_noise_rule(void **state)
     adapt_destroy(a);
 }
 
-/* The estimate of one step counts half, on a logarithmic scale. */
-static void test_noise_is_smoothed(void **state)
+/* The estimate of one assessment counts half on a logarithmic scale, under the paper's rule three quarters, up and down;
+ * predicted or measured. */
+static void test_harm_is_smoothed(void **state)
 {
-    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
-    const uint32_t tensor = new_tensor(a, 1000), consumer = new_parameter(a, tensor, 50);
-    observe(a, consumer, 1, 100);
-    adapt_assess(a, 1);
-    observe(a, consumer, 1, 400);
-    adapt_assess(a, 2);
-    assert_near(adapt_eb(a, tensor), AIM * sqrt(2), 1e-14);
-    observe(a, consumer, 1, 50);
-    adapt_assess(a, 3);
-    assert_near(adapt_eb(a, tensor), AIM * sqrt(0.01 * 100), 1e-14);
-    adapt_destroy(a);
+    static const double allowances[] = {1, 4, 0.5, 1}, weights[] = {[ADAPT_NOISE] = 0.5, [ADAPT_SIGMA] = 0.75};
+    for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++)
+        for (int measured = 0; measured < 2; measured++) {
+            adapt *a = new_adapt(rule, rule == ADAPT_NOISE ? 0.01 : 0.1, 1000, false);
+            const uint32_t tensor = new_tensor(a, 1000), consumer = new_parameter(a, tensor, 50);
+            double expected = 1;
+            for (size_t i = 0; i < COUNT_OF(allowances); i++) {
+                const adapt_observation seen = {.gain = measured ? 7 : 0.5,
+                                                .gradient_noise = 50 * allowances[i],
+                                                .mean_momentum = sqrt(allowances[i]),
+                                                .measured = measured ? 0.5 * 0.1 * 0.1 : NAN,
+                                                .eb = 0.1};
+                adapt_observe(a, consumer, &seen);
+                adapt_assess(a, i + 1);
+                expected = i == 0 ? 1 : pow(expected, 1 - weights[rule]) * pow(allowances[i], weights[rule]);
+                const double most = 0.2 * pow(2, (double)i); /* as far as it may climb */
+                assert_near(adapt_eb(a, tensor), fmin(AIM * sqrt(expected), most), 1e-14);
+            }
+            adapt_destroy(a);
+        }
 }
 
 /* Of a gradient passed on: the bound falls at once, and rises 3/4 of the way. */
@@ -637,10 +647,22 @@ static void test_error_history(void **state)
 }
 
 /* Of steps with errors of 0.2 and 1 the variance's mean counts, or the standard deviation's under the paper's rule; so it does
- * for the bound. */
+ * for the bound, and for errors that are predicted. */
 static void test_means_over_steps(void **state)
 {
     static const double means[] = {[ADAPT_NOISE] = 0.52, [ADAPT_SIGMA] = 0.36}; /* squared */
+    for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++) {
+        adapt *a = new_adapt(rule, 0.01, 1000, false);
+        const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 100);
+        adapt_observation seen = {.gradient_noise = 100, .mean_momentum = 10, .measured = NAN};
+        for (int i = 0; i < 2; i++) {
+            seen.gain = i == 0 ? 0.04 : 1;
+            adapt_observe(a, consumer, &seen);
+        }
+        adapt_assess(a, 1);
+        assert_near(adapt_eb(a, tensor), AIM / sqrt(means[rule]), 1e-14);
+        adapt_destroy(a);
+    }
     for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++) {
         history h = history_begin(rule);
         adapt_observation seen = {.gain = 1e-3, .gradient_noise = 100, .mean_momentum = 10, .eb = 2};
@@ -959,7 +981,7 @@ int main(void)
         cmocka_unit_test(test_noise),
         cmocka_unit_test(test_noise_limits),
         cmocka_unit_test(test_noise_rule),
-        cmocka_unit_test(test_noise_is_smoothed),
+        cmocka_unit_test(test_harm_is_smoothed),
         cmocka_unit_test(test_pass_rises_slowly),
         cmocka_unit_test(test_climb),
         cmocka_unit_test(test_collected),

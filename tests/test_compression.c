@@ -323,6 +323,15 @@ static bool all_at_level(const trial *t, comet_level level, uint64_t n_puts)
     return n > 10;
 }
 
+/* Steps up to the next assessment's last. */
+static void next_assessment(trial *t, uint32_t *step)
+{
+    const uint64_t n = comet_model_compression(t->model).n_assessments;
+    for (int i = 0; i < 20 && comet_model_compression(t->model).n_assessments == n; i++)
+        trial_step(t, (*step)++);
+    assert_true(comet_model_compression(t->model).n_assessments == n + 1);
+}
+
 /* Mode auto goes by the time that is allowed: none of it makes all tensors fast, plenty all dense. What coding takes is counted
  * anew from each change of level, since it is that of one level. */
 static void test_auto_levels(void **state)
@@ -332,20 +341,17 @@ static void test_auto_levels(void **state)
     comet_model_params p = compress_params(8, COMET_COMPRESS_AUTO);
     p.compression.overhead = 0;
     trial t = trial_make(net, &p);
-    const uint64_t *n_assessments = &t.model->assessment->n_assessments;
     uint32_t step = 0;
-    while (*n_assessments < 2)
-        trial_step(&t, step++);
+    next_assessment(&t, &step);
+    next_assessment(&t, &step);
     const uint32_t fast_from = step;
     trial_step(&t, step++);
     assert_true(all_at_level(&t, COMET_LEVEL_FAST, fast_from));
-    for (const uint64_t n = *n_assessments; *n_assessments == n;)
-        trial_step(&t, step++);
+    next_assessment(&t, &step);
     trial_step(&t, step++);
     assert_true(all_at_level(&t, COMET_LEVEL_FAST, fast_from)); /* chosen again, not changed */
     t.model->params.compression.overhead = 1e6;
-    for (const uint64_t n = *n_assessments; *n_assessments == n;)
-        trial_step(&t, step++);
+    next_assessment(&t, &step);
     const uint32_t dense_from = step;
     trial_step(&t, step++);
     assert_true(all_at_level(&t, COMET_LEVEL_DENSE, dense_from));
@@ -390,6 +396,37 @@ static void test_spikes(void **state)
     assert_true(adapt_eb(a, 0) > 0 && comet_model_compression(t.model).n_withdrawals == 0);
     assess_loss(t.model, 6);
     assert_true(adapt_eb(a, 0) == 0 && comet_model_compression(t.model).n_withdrawals == 1);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
+/* Values that are not finite are counted with the first layer that saved some, and withdraw bounds. */
+static void test_nonfinite_values(void **state)
+{
+    (void)state;
+    comet_net *net = zoo_net("cnn28", 28);
+    const comet_model_params p = compress_params(8, COMET_COMPRESS_FAST);
+    trial t = trial_make(net, &p);
+    comet_store *store = t.model->store;
+    trial_steps(&t, 3);
+    assert_true(comet_model_compression(t.model).nonfinite_layer == NULL);
+    trial_gradients(&t, 3);
+    comet_slot slot = 0;
+    while (!(slot_eb(t.model, slot) > 0))
+        slot++;
+    const comet_slot_spec *spec = comet_store_slot_spec(store, slot);
+    float *x = need_malloc(spec->bytes);
+    for (size_t i = 0; i < spec->bytes / sizeof *x; i++)
+        x[i] = i < 2 ? NAN : 1;
+    comet_store_clear(store);
+    assert_int_equal(comet_store_put(store, slot, x), COMET_OK);
+    assert_int_equal(comet_model_update(t.model, 0.001, 3), COMET_OK);
+    const comet_compression_figures f = comet_model_compression(t.model);
+    assert_true(f.n_nonfinite == 2 && f.n_withdrawals == 1 && strcmp(f.nonfinite_layer, spec->layer) == 0);
+    assert_true(adapt_eb(t.model->assessment->adapt, 0) == 0);
+    trial_step(&t, 4);
+    assert_true(comet_model_compression(t.model).n_nonfinite == 0);
+    free(x);
     trial_free(&t);
     comet_net_destroy(net);
 }
@@ -539,6 +576,7 @@ int main(void)
         cmocka_unit_test(test_lines_of_passes),
         cmocka_unit_test(test_auto_levels),
         cmocka_unit_test(test_spikes),
+        cmocka_unit_test(test_nonfinite_values),
         cmocka_unit_test(test_input_of_norm_is_kept),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_fused_update),

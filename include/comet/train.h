@@ -134,8 +134,9 @@ typedef struct comet_compression_figures {
                                                 none */
     uint64_t spilled_bytes;                  /* most at once */
     uint64_t n_assessments;
-    uint64_t n_withdrawals; /* of all bounds, by this process: a loss spike, or values that are not finite */
-    uint64_t n_nonfinite;   /* values that were stored as they are because they were not finite, in the last step */
+    uint64_t n_withdrawals;      /* of all bounds, by this process: a loss spike, or values that are not finite */
+    uint64_t n_nonfinite;        /* values that were stored as they are because they were not finite, in the last step */
+    const char *nonfinite_layer; /* whose are the first of them; NULL: there are none. Valid as long as the model */
 } comet_compression_figures;
 
 COMET_API comet_compression_figures comet_model_compression(const comet_model *model);
@@ -151,11 +152,12 @@ typedef struct comet_assessment_line {
     double eb;                           /* absolute bound; 0: exact */
     double eb_cut;                       /* likewise of what a relu behind a batch norm cut off; else eb */
     double nonzero;                      /* share R of elements that are not zero */
-    double sigma_target, sigma_measured; /* per weight; NaN: the consumer has none, or it was not measured */
+    double sigma_target, sigma_measured; /* per weight, over the assessment's steps as sigma_ratio; NaN: the consumer has none,
+                                            or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
     double sigma_ratio; /* measured to target, root mean square (rule sigma: mean) over the last assessments with the same
-                           at_limit, a fading mean of 60 or so measured steps; NaN: fewer than 16 or so, or not measured in
-                           this assessment */
+                           at_limit, a fading mean of 60 or so measured steps; NaN: a weight of less than 16 of them, or not
+                           measured in this assessment */
     const char *level, *predictor; /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
 } comet_assessment_line;
@@ -297,6 +299,7 @@ typedef struct comet_train_event {
     uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
     uint64_t peak_rss_bytes;
     bool checkpoint_ok;
+    bool finished; /* start: nothing is left to do */
 } comet_train_event;
 
 typedef struct comet_train_params {

@@ -6,7 +6,7 @@
  * where it is not; a pass-on consumer with allowed relative energy E has sqrt(E / gain).
  *
  * Only + - * / and sqrt, which IEEE 754 fixes to the bit; no logarithms or powers of the math library. A mean on a logarithmic
- * scale at weight 1/2 is sqrt(old * new).
+ * scale at weight 1/2 is sqrt(old * new), at weight 3/4 sqrt(sqrt(old * new) * new).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -236,7 +236,7 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
         return;
     a->tensors[c->tensor].stored = seen->eb;
     k->n++;
-    k->gain += seen->gain;
+    k->gain += c->n_weights > 0 ? to_average(a, seen->gain) : seen->gain;
     k->allowance += allowance;
     if (predicted > 0 && usable(harm)) {
         k->eb = k->n_measured > 0 ? fmin(k->eb, seen->eb) : seen->eb;
@@ -253,15 +253,17 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen)
  * the momentum. Only the new where there is no old. */
 static double smooth(const adapt *a, double old, double new, bool have_old)
 {
+    if (!have_old)
+        return new;
     const double half_way = sqrt(old) * sqrt(new);
-    return !have_old ? new : a->params.rule == ADAPT_NOISE ? half_way : sqrt(half_way) * sqrt(new);
+    return a->params.rule == ADAPT_NOISE ? half_way : sqrt(half_way) * sqrt(new);
 }
 
 /* What the rule measures by, from the sum over n steps: the variance of the gradient, or the square of its momentum. */
 static double measure_of(const adapt *a, const consumer_state *c, double allowance, double n)
 {
-    const double square = from_average(a, allowance / n);
-    return a->params.rule == ADAPT_NOISE ? square : (double)c->n_weights * square;
+    const double mean = allowance / n;
+    return a->params.rule == ADAPT_NOISE ? mean : (double)c->n_weights * mean * mean;
 }
 
 /* Of M, that the error may add. */
@@ -364,7 +366,8 @@ static void assess_consumer(const adapt *a, consumer_state *c)
         return;
     const bool was_known = c->known;
     c->known = true;
-    c->gain = c->collected.gain / c->collected.n;
+    const double gain = c->collected.gain / c->collected.n;
+    c->gain = c->n_weights > 0 ? from_average(a, gain) : gain;
     if (c->n_weights > 0)
         assess_parameter(a, c, was_known);
     else

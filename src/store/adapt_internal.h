@@ -16,7 +16,8 @@ typedef struct tensor_state {
 
 /* What was observed since the last assessment: sums over the steps. */
 typedef struct collection {
-    double n, gain;
+    double n;
+    double gain;      /* of a parameter under SIGMA: roots */
     double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
     /* over the steps in which the error was measured: */
     double n_measured, measured; /* errors: squares under NOISE, roots of them under SIGMA */
@@ -45,7 +46,7 @@ typedef struct consumer_state {
     double harm;             /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
     double allowed;          /* summed variance; NaN: unknown */
     double limit;            /* of eb; INFINITY: none */
-    double measured;         /* summed squared error in the last assessment; NaN: not measured */
+    double measured;         /* summed squared error in the last assessment (SIGMA: squared mean of roots); NaN: not measured */
     bool at_limit;           /* that was with the bound which this consumer had set */
     error_history errors[2]; /* made with other bounds, and at the limit */
 } consumer_state;

@@ -235,19 +235,22 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
 {
     assessment *a = m->assessment;
     a->n_nonfinite = 0;
+    a->nonfinite_layer = NULL;
     for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        const comet_slot_spec *spec = comet_store_slot_spec(m->store, s);
         comet_slot_report r;
         comet_slot_report_init(&r);
-        if (comet_store_slot_spec(m->store, s)->class_ < COMET_SLOT_INDEX &&
-            comet_store_slot_report(m->store, s, &r) == COMET_OK)
-            a->n_nonfinite += r.n_nonfinite;
+        if (spec->class_ >= COMET_SLOT_INDEX || comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_nonfinite == 0)
+            continue;
+        a->n_nonfinite += r.n_nonfinite;
+        a->nonfinite_layer = a->nonfinite_layer ? a->nonfinite_layer : spec->layer;
     }
     if (a->n_nonfinite > 0)
         withdraw_bounds(m, step);
 }
 
 /* What the relu cut off reaches only the gradient that is passed on, where there is room left beside the rest: coarse^2 times
- * its part of the energy, docs/theory.md. Like a bound it falls at once, and rises half of the way. */
+ * its part of the energy, docs/theory.md. It falls at once, like bounds of what is passed on, and rises half of the way. */
 static void choose_coarse(comet_model *m, const op *o)
 {
     assessment *a = m->assessment;

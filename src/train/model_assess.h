@@ -41,6 +41,7 @@ struct assessment {
     uint64_t n_nonzero; /* of the input at hand, in its parts so far */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
+    const char *nonfinite_layer;                     /* the first with such values; NULL: none */
 };
 
 static inline bool model_is_lossy(const comet_model *m)

@@ -27,6 +27,7 @@ comet_compression_figures comet_model_compression(const comet_model *m)
     f.n_assessments = a->n_assessments;
     f.n_withdrawals = a->n_withdrawals;
     f.n_nonfinite = a->n_nonfinite;
+    f.nonfinite_layer = a->nonfinite_layer;
     if (a->held > 0)
         f.ratio = (double)memory.saved_reference / (double)a->held;
     if (a->conv_held > 0)

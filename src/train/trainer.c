@@ -262,29 +262,35 @@ static void tally(trainer *t, const comet_scores *sum)
     t->n_images += sum->n_valid;
 }
 
-static void tell_assessment(trainer *t)
+static void tell_assessment(trainer *t, const comet_compression_figures *f)
 {
-    const uint64_t n = comet_model_compression(t->model).n_assessments;
-    if (n > t->n_assessments)
+    if (f->n_assessments > t->n_assessments)
         tell(t, COMET_EVENT_ASSESS, NULL);
-    t->n_assessments = n;
+    t->n_assessments = f->n_assessments;
 }
 
 /* Once, where it goes on for several steps. */
-static void tell_withdrawal(trainer *t)
+static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
 {
-    const comet_compression_figures f = comet_model_compression(t->model);
-    const bool withdrew = f.n_withdrawals > t->n_withdrawals, begins = withdrew && !t->withdrew;
-    char why[TEXT_BYTES / 4];
-    t->n_withdrawals = f.n_withdrawals;
+    const bool withdrew = f->n_withdrawals > t->n_withdrawals, begins = withdrew && !t->withdrew;
+    char why[TEXT_BYTES / 2];
+    t->n_withdrawals = f->n_withdrawals;
     t->withdrew = withdrew;
     if (!begins)
         return;
-    if (f.n_nonfinite > 0)
-        snprintf(why, sizeof why, "%" PRIu64 " stored values are not finite", f.n_nonfinite);
+    if (f->n_nonfinite > 0)
+        snprintf(why, sizeof why, "values that are not finite were saved, %" PRIu64 " in all, the first in layer '%s'",
+                 f->n_nonfinite, f->nonfinite_layer);
     else
-        snprintf(why, sizeof why, "the loss, %.4g, is far above that of the steps before", t->step_loss);
+        snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before");
     note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
+}
+
+static void tell_compression(trainer *t)
+{
+    const comet_compression_figures f = comet_model_compression(t->model);
+    tell_assessment(t, &f);
+    tell_withdrawal(t, &f);
 }
 
 static comet_status train_step(trainer *t)
@@ -303,8 +309,7 @@ static comet_status train_step(trainer *t)
     t->state.batch_in_epoch += t->accumulate;
     tally(t, &sum);
     t->train_seconds += comet_now() - began;
-    tell_assessment(t);
-    tell_withdrawal(t);
+    tell_compression(t);
     tell(t, COMET_EVENT_STEP, NULL);
     return COMET_OK;
 }
@@ -618,6 +623,11 @@ static comet_status open_loader(trainer *t)
     return comet_loader_create(&t->loader, t->p->train_data, &params);
 }
 
+static bool is_finished(const trainer *t)
+{
+    return t->early || (t->state.step >= t->n_steps && !epoch_is_complete(t));
+}
+
 static comet_status start(trainer *t)
 {
     comet_status status = check_settings(t->p);
@@ -636,16 +646,14 @@ static comet_status start(trainer *t)
     if (status != COMET_OK)
         return status;
     t->n_assessments = comet_model_compression(t->model).n_assessments; /* a checkpoint may bring some */
-    tell(t, COMET_EVENT_START, NULL);
+    look_for_early_stop(t);
+    comet_train_event event = event_of(t, COMET_EVENT_START, NULL);
+    event.finished = is_finished(t);
+    send(t, &event);
     return COMET_OK;
 }
 
 /* ---- the run ---- */
-
-static bool is_finished(const trainer *t)
-{
-    return t->early || (t->state.step >= t->n_steps && !epoch_is_complete(t));
-}
 
 static bool save_is_due(const trainer *t)
 {
@@ -703,8 +711,6 @@ comet_status comet_train_run(const comet_train_params *params, comet_train_resul
     comet_status status = start(&t);
     if (status != COMET_OK)
         goto done;
-    if (t.p->patience > 0 && t.state.n_worse >= t.p->patience)
-        look_for_early_stop(&t);
     status = run_epochs(&t);
     if (status == COMET_OK && !t.stopped)
         status = finish(&t);
