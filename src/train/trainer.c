@@ -599,6 +599,8 @@ static comet_status load_start(trainer *t)
         status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
     if (status == COMET_OK && t->p->resume)
         status = resume(t, &found);
+    if (status == COMET_OK && t->p->resume && found == CHECKPOINT_NONE)
+        note(t, "%s holds no run yet: this is a new one", t->p->out);
     if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
         status = comet_weights_load(t->model, t->p->weights);
     if (status == COMET_OK && t->p->out && !t->p->resume)
