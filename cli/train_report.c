@@ -298,13 +298,14 @@ static void show_compression(const comet_train_event *e)
     const comet_compression_figures c = comet_model_compression(e->model);
     const double share = codec_share(&c, e->train_seconds);
     const uint64_t held = memory.saved + c.spilled_bytes;
-    const char *disk = c.spilled_bytes > 0 ? ", disk included" : "";
     printf("saved activations %s instead of %s", size_text(memory.saved, saved), size_text(memory.saved_reference, reference));
-    if (held > 0)
+    if (held > 0) {
         printf(" (%.1f x", (double)memory.saved_reference / (double)held);
-    if (held > 0 && c.n_assessments > 0 && !isnan(c.ratio))
-        printf(" at the run's peak, %.1f x in the last step", c.ratio);
-    printf("%s%s, compression %s", held > 0 ? disk : "", held > 0 ? ")" : "", mode_name(c.mode));
+        if (c.n_assessments > 0 && !isnan(c.ratio))
+            printf(" at the run's peak, %.1f x in the last step", c.ratio);
+        printf("%s)", c.spilled_bytes > 0 ? ", disk included" : "");
+    }
+    printf(", compression %s", mode_name(c.mode));
     if (c.codec_seconds > 0 && !isnan(share))
         printf("; coding took %.1f %% of the time", 100 * share);
     if (c.spilled_bytes > 0)

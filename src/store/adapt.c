@@ -366,12 +366,13 @@ static void assess_consumer(const adapt *a, consumer_state *c)
         return;
     const bool was_known = c->known;
     c->known = true;
-    const double gain = c->collected.gain / c->collected.n;
-    c->gain = c->n_weights > 0 ? from_average(a, gain) : gain;
-    if (c->n_weights > 0)
+    c->gain = c->collected.gain / c->collected.n;
+    if (c->n_weights > 0) {
+        c->gain = from_average(a, c->gain);
         assess_parameter(a, c, was_known);
-    else
+    } else {
         c->limit = pass_limit(a, c);
+    }
     c->collected = (collection){0};
 }
 
