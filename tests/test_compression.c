@@ -208,7 +208,7 @@ static void test_parts_of_coded_inputs(void **state)
 static void test_bounds_adapt(void **state)
 {
     (void)state;
-    enum { STEPS = 36 };
+    enum { STEPS = 90 };
     comet_net *net = zoo_net("resnet20", 32);
     comet_model_params p = compress_params(16, COMET_COMPRESS_DENSE);
     trial t = trial_make(net, &p);

@@ -37,9 +37,10 @@ typedef struct workspace {
     comet_buffer residuals; /* a tile */
     comet_buffer cells;     /* two rows */
     comet_buffer symbols;
-    comet_buffer words; /* of the entropy coder; behind them the extra bits */
-    comet_buffer table; /* for decoding symbols */
-    comet_buffer out;   /* the encoder's payload, or the decoder's copy of one */
+    comet_buffer words;   /* of the entropy coder; behind them the extra bits */
+    comet_buffer table;   /* for decoding symbols */
+    comet_buffer out;     /* the encoder's payload, or the decoder's copy of one */
+    comet_buffer changed; /* elements that whoever lent the workspace changes before they are coded */
 } workspace;
 
 typedef struct chunk_stats {

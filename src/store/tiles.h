@@ -1,6 +1,7 @@
 /*
  * One tile: elements in, coded bytes out, and back. A tile is a chunk of the codec without a frame around it, or a run of bytes
- * packed to few bits. Everything works in a workspace reserved beforehand, on any thread.
+ * packed to few bits. Behind a chunk with a bound stand its plateaus, if it has any (plateau.h), and their bytes. Everything
+ * works in a workspace reserved beforehand, on any thread.
  */
 #ifndef COMET_STORE_TILES_H
 #define COMET_STORE_TILES_H
@@ -14,6 +15,7 @@ uint64_t tiles_elements(const geometry *g);
 typedef struct tile_coding {
     chunk_plan plan;
     uint32_t packed_bits; /* 0: chunks */
+    float reach;          /* of plateaus; 0: none are looked for */
 } tile_coding;
 
 /* What the values of a tile were and how it was coded. */

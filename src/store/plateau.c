@@ -1,0 +1,306 @@
+#include "store/plateau.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+
+enum {
+    MIN_POSITIONS = 128, /* of a plot: in smaller ones little adds up */
+    MAX_CHANNELS = 256,
+    WIDE = 64, /* elements that loops take at once, where channels are fewer */
+    MANY_SAMPLES = 32,
+    FEW_SAMPLES = 16, /* where a plot has fewer than 512 positions */
+    AGREE = 4,        /* samples that make a plateau */
+    TRIED = 6         /* samples that may give its value */
+};
+
+#define NEIGHBOURS 0.125f /* of the reach: next to each other on a plateau, values differ by roundings only */
+
+typedef enum symbol { ZERO, NEGATIVE } symbol; /* what stands for a plateau in a plot */
+
+typedef struct plot {
+    size_t begin, n; /* elements of the span */
+    uint32_t index;
+} plot;
+
+/* By channel, repeated up to WIDE. */
+typedef struct plateaus {
+    size_t width;
+    float value[MAX_CHANNELS];
+    float reach[MAX_CHANNELS]; /* negative: no plateau */
+} plateaus;
+
+size_t plateau_record_bound(size_t n)
+{
+    return n / MIN_POSITIONS * (sizeof(uint32_t) + sizeof(float));
+}
+
+/* ---- plots ---- */
+
+static uint64_t plane_elements(const geometry *g)
+{
+    return g->line * g->lines;
+}
+
+static bool may_have_plots(const plateau_span *s)
+{
+    return s->shape->channels <= MAX_CHANNELS && s->first % s->shape->channels == 0;
+}
+
+/* The next plot at or behind element `begin`; n is 0 behind the last. */
+static plot plot_at(const plateau_span *s, size_t begin)
+{
+    const uint64_t plane = plane_elements(s->shape), left = plane - (s->first + begin) % plane;
+    return (plot){.begin = begin,
+                  .n = (size_t)min_u64(left, s->n - begin),
+                  .index = (uint32_t)((s->first + begin) / plane - s->first / plane)};
+}
+
+static size_t width_of(size_t channels)
+{
+    return channels < WIDE && WIDE % channels == 0 ? WIDE : channels;
+}
+
+/* ---- looking ---- */
+
+/* Position of sample s: spread evenly, but in no step with the columns. */
+static size_t sample_position(size_t s, size_t n_positions)
+{
+    const uint32_t spread = (uint32_t)s * 2654435769u;
+    return (size_t)((uint64_t)spread * (n_positions - 1) >> 32);
+}
+
+/* Samples by channel that are like their neighbour and not zero. False if they are too few everywhere. */
+static bool count_like(const float *x, size_t channels, size_t n_positions, size_t n_samples, float near, int32_t *like)
+{
+    int32_t most = 0;
+    memset(like, 0, channels * sizeof *like);
+    for (size_t s = 0; s < n_samples; s++) {
+        const float *at = x + sample_position(s, n_positions) * channels;
+        for (size_t c = 0; c < channels; c++) {
+            const int32_t is_like = fabsf(at[channels + c] - at[c]) <= near ? 1 : 0;
+            like[c] += at[c] != 0 ? is_like : 0;
+        }
+    }
+    for (size_t c = 0; c < channels; c++)
+        most = like[c] > most ? like[c] : most;
+    return most >= AGREE;
+}
+
+/* Of the first few samples that are like their neighbour, the one that most others are near to, if enough are; else 0. */
+static float common_value(const float *x, size_t channels, size_t n_positions, size_t n_samples, float reach)
+{
+    float samples[MANY_SAMPLES], common = 0;
+    int32_t most = AGREE - 1;
+    for (size_t s = 0; s < n_samples; s++)
+        samples[s] = x[sample_position(s, n_positions) * channels];
+    for (size_t s = 0, tried = 0; s < n_samples && tried < TRIED; s++) {
+        const float v = samples[s], next = x[(sample_position(s, n_positions) + 1) * channels];
+        if (v == 0 || !(fabsf(next - v) <= reach * NEIGHBOURS))
+            continue;
+        int32_t n = 0;
+        for (size_t t = 0; t < n_samples; t++)
+            n += fabsf(samples[t] - v) <= reach ? 1 : 0;
+        common = n > most ? v : common;
+        most = n > most ? n : most;
+        tried++;
+    }
+    return common;
+}
+
+static bool find_plateaus(const float *x, size_t n, size_t channels, float reach, plateaus *p)
+{
+    const size_t n_positions = n / channels, n_samples = n_positions < 512 ? FEW_SAMPLES : MANY_SAMPLES;
+    int32_t like[MAX_CHANNELS];
+    bool any = false;
+    if (n_positions < MIN_POSITIONS || !count_like(x, channels, n_positions, n_samples, reach * NEIGHBOURS, like))
+        return false;
+    p->width = width_of(channels);
+    for (size_t c = 0; c < channels; c++) {
+        p->value[c] = like[c] < AGREE ? 0 : common_value(x + c, channels, n_positions, n_samples, reach);
+        p->reach[c] = p->value[c] == 0 ? -1 : fminf(reach, fabsf(p->value[c]) / 2); /* of one sign */
+        any |= p->value[c] != 0;
+    }
+    for (size_t c = channels; c < p->width; c++) {
+        p->value[c] = p->value[c - channels];
+        p->reach[c] = p->reach[c - channels];
+    }
+    return any;
+}
+
+/* ---- the loops ---- */
+
+typedef enum loop { LOOK, REPLACE, RESTORE_ZERO, RESTORE_NEGATIVE } loop;
+
+typedef struct job {
+    const plateaus *p;
+    float *x;
+    size_t n;
+    float with;                   /* REPLACE */
+    int32_t counts[MAX_CHANNELS]; /* REPLACE: what was replaced */
+    int32_t zeros, negatives;     /* LOOK: are there zeros in channels with plateaus, negatives anywhere? */
+} job;
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* n elements, without branches, so that compilers use vectors. */
+INLINE void row(job *restrict j, const plateaus *restrict p, loop what, float *restrict x, size_t n)
+{
+    const float with = j->with;
+    int32_t zeros = 0, negatives = 0;
+    for (size_t l = 0; l < n; l++) {
+        const float v = x[l];
+        if (what == LOOK) {
+            zeros |= (v == 0) & (p->reach[l] >= 0);
+            negatives |= v < 0;
+        } else if (what == REPLACE) {
+            const float far = fabsf(v - p->value[l]), reach = p->reach[l];
+            j->counts[l] += far <= reach ? 1 : 0;
+            x[l] = far <= reach ? with : v;
+        } else {
+            const float value = p->value[l];
+            x[l] = (what == RESTORE_ZERO ? v == 0 : v < 0) ? value : v;
+        }
+    }
+    j->zeros |= zeros;
+    j->negatives |= negatives;
+}
+
+INLINE void rows(job *j, loop what, size_t width)
+{
+    const size_t whole = j->n / width * width;
+    for (size_t i = 0; i < whole; i += width)
+        row(j, j->p, what, j->x + i, width);
+    row(j, j->p, what, j->x + whole, j->n - whole);
+}
+
+INLINE void run_any(job *j, loop what)
+{
+    const bool wide = j->p->width == WIDE;
+    switch (what) {
+    case LOOK: wide ? rows(j, LOOK, WIDE) : rows(j, LOOK, j->p->width); break;
+    case REPLACE: wide ? rows(j, REPLACE, WIDE) : rows(j, REPLACE, j->p->width); break;
+    case RESTORE_ZERO: wide ? rows(j, RESTORE_ZERO, WIDE) : rows(j, RESTORE_ZERO, j->p->width); break;
+    case RESTORE_NEGATIVE: wide ? rows(j, RESTORE_NEGATIVE, WIDE) : rows(j, RESTORE_NEGATIVE, j->p->width); break;
+    }
+}
+
+static void run_reference(job *j, loop what)
+{
+    run_any(j, what);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void run_avx2(job *j, loop what)
+{
+    run_any(j, what);
+}
+
+__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq"))) static void run_avx512(job *j, loop what)
+{
+    run_any(j, what);
+}
+#endif
+
+static void run(job *j, loop what)
+{
+#ifdef __x86_64__
+    const comet_isa isa = comet_isa_active();
+    if (isa == COMET_ISA_AVX512)
+        run_avx512(j, what);
+    else if (isa == COMET_ISA_AVX2)
+        run_avx2(j, what);
+    else
+        run_reference(j, what);
+#else
+    run_reference(j, what);
+#endif
+}
+
+/* ---- replacing ---- */
+
+static void add_figures(const job *j, symbol with, plateau_figures *f)
+{
+    f->negatives |= with == NEGATIVE;
+    for (size_t l = 0; l < j->p->width; l++)
+        if (j->counts[l] > 0) {
+            const double n = (double)j->counts[l], v = (double)j->p->value[l];
+            f->n_zeros += with == ZERO ? (uint64_t)j->counts[l] : 0;
+            f->sum_of_squares += n * v * v;
+            f->min = fmin(f->min, v);
+            f->max = fmax(f->max, v);
+        }
+}
+
+/* Replaces the plateaus of a plot with a value that nothing else has, if there is one: zero if there is none in channels with
+ * plateaus, else a negative one if there is none at all. */
+static bool replace(float *x, size_t n, const plateaus *p, symbol *with, plateau_figures *f)
+{
+    job j = {.p = p, .x = x, .n = n};
+    run(&j, LOOK);
+    if (j.zeros && j.negatives)
+        return false;
+    *with = j.zeros ? NEGATIVE : ZERO;
+    j.with = *with == ZERO ? 0 : -FLT_MIN;
+    run(&j, REPLACE);
+    add_figures(&j, *with, f);
+    return true;
+}
+
+/* Index and symbol in a word, then the values of all channels: 0 where there is no plateau. */
+static size_t write_record(const plot *at, const plateaus *p, size_t channels, symbol with, uint8_t *record)
+{
+    const uint32_t head = at->index << 1 | (with == NEGATIVE);
+    memcpy(record, &head, sizeof head);
+    memcpy(record + sizeof head, p->value, channels * sizeof *p->value);
+    return sizeof head + channels * sizeof *p->value;
+}
+
+size_t plateau_replace(const plateau_span *s, float reach, const float *x, float *copy, uint8_t *record, plateau_figures *f)
+{
+    const size_t channels = s->shape->channels;
+    size_t bytes = 0;
+    bool copied = false;
+    plateaus p;
+    *f = (plateau_figures){.min = INFINITY, .max = -INFINITY};
+    if (!may_have_plots(s))
+        return 0;
+    for (plot at = plot_at(s, 0); at.n > 0; at = plot_at(s, at.begin + at.n)) {
+        symbol with;
+        if (!find_plateaus(x + at.begin, at.n, channels, reach, &p))
+            continue;
+        if (!copied)
+            memcpy(copy, x, s->n * sizeof *x);
+        copied = true;
+        if (replace(copy + at.begin, at.n, &p, &with, f))
+            bytes += write_record(&at, &p, channels, with, record + bytes);
+    }
+    return bytes;
+}
+
+/* ---- restoring ---- */
+
+bool plateau_restore(const plateau_span *s, const uint8_t *record, size_t bytes, float *x)
+{
+    const size_t channels = s->shape->channels, each = sizeof(uint32_t) + channels * sizeof(float);
+    const uint8_t *end = record + bytes;
+    if (!may_have_plots(s) || bytes % each != 0)
+        return false;
+    plateaus p = {.width = width_of(channels)};
+    for (plot at = plot_at(s, 0); record < end; at = plot_at(s, at.begin + at.n)) {
+        uint32_t head;
+        memcpy(&head, record, sizeof head);
+        if (at.n == 0 || head >> 1 < at.index)
+            return false;
+        if (head >> 1 > at.index)
+            continue;
+        for (size_t c = 0; c < p.width; c += channels)
+            memcpy(p.value + c, record + sizeof head, channels * sizeof *p.value);
+        job j = {.p = &p, .x = x + at.begin, .n = at.n};
+        run(&j, head & 1 ? RESTORE_NEGATIVE : RESTORE_ZERO);
+        record += each;
+    }
+    return true;
+}
