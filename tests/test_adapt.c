@@ -615,20 +615,20 @@ static void assert_ratios(const history *h, double expected, double expected_lea
 }
 
 /* Errors over the last steps: a mean in which older steps fade, of squares or, under the paper's rule, of the errors; told from
- * a weight of 32 steps on, apart for errors at the limit and others, and forgotten by a retreat. */
+ * a weight of 30 steps on, apart for errors at the limit and others, and forgotten by a retreat. */
 static void test_error_history(void **state)
 {
     static const double powers[] = {[ADAPT_NOISE] = 2, [ADAPT_SIGMA] = 1};
     for (adapt_rule rule = ADAPT_NOISE; rule <= ADAPT_SIGMA; rule++) {
         const double power = powers[rule], fade = 31.0 / 32;
         history h = history_begin(rule);
-        assess_error(&h, 31, 0.9, 1);
+        assess_error(&h, 29, 0.9, 1);
         assert_ratios(&h, NAN, NAN);
         assess_error(&h, 1, 0.5, 1);
-        assert_ratios(&h, NAN, NAN); /* 31 have faded to less */
+        assert_ratios(&h, NAN, NAN); /* 29 have faded to less */
         assess_error(&h, 20, 0.6, 1);
-        double n = (31 * fade + 1) * pow(fade, 20) + 20,
-               sum = (31 * fade * pow(0.9, power) + pow(0.5, power)) * pow(fade, 20) + 20 * pow(0.6, power);
+        double n = (29 * fade + 1) * pow(fade, 20) + 20,
+               sum = (29 * fade * pow(0.9, power) + pow(0.5, power)) * pow(fade, 20) + 20 * pow(0.6, power);
         assert_ratios(&h, pow(sum / n, 1 / power), pow(sum / n, 1 / power));
         assess_error(&h, 40, 0.3, 0.5); /* not at the limit: apart, but those fade */
         assert_ratios(&h, 0.3, NAN);

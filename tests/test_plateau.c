@@ -160,12 +160,41 @@ static void test_nonfinite(void **state)
     free(x);
 }
 
-/* The same bytes from every instruction set. */
-static void test_instruction_sets(void **state)
+/* The extremes are those of the elements, not of what stands for a background: with values far from zero, and with both
+ * stand-ins in one tile. */
+static void test_extremes(void **state)
 {
     (void)state;
-    const comet_tensor t = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_BLOCKED16, 4, small);
-    float *x = make_pictures(&t, POSITIVE);
+    const uint64_t dims[4] = {1, 2, 32, 32};
+    const comet_tensor t = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_PLANAR, 4, dims);
+    for (int far = 0; far < 2; far++) {
+        test_rng r = {SEED};
+        float *x = need_malloc(bytes_of(&t));
+        for (uint64_t i = 0; i < elements_of(&t); i++) {
+            const bool plain = rng_unit(&r) < 0.1 || i % 1024 < 600, second = i >= 1024;
+            x[i] = far ? (plain ? 5.5f : (float)(5 + rng_unit(&r))) : (second ? -1.f : 1.f) * (plain ? 0.7f : i % 5 ? 0.5f : 0);
+            if (!far && second && x[i] == 0)
+                x[i] = -0.1f;
+        }
+        comet_store *s = store_with(NULL, 1, NULL);
+        comet_slot slot = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_BOUNDED, COMET_LEVEL_FAST, EB));
+        assert_ok(comet_store_put(s, slot, x));
+        const comet_slot_report report = report_of(s, slot);
+        check_figures(&report, &t, x, 1e-2);
+        float *y = take_copy(s, slot);
+        for (uint64_t i = 0; i < elements_of(&t); i++)
+            assert_true(fabsf(x[i]) != 0.7f || x[i] == y[i]);
+        comet_store_destroy(s);
+        free(y);
+        free(x);
+    }
+}
+
+/* The same bytes from every instruction set. */
+static void check_instruction_sets(comet_layout layout, picture kind)
+{
+    const comet_tensor t = tensor_of(COMET_DTYPE_F32, layout, 4, small);
+    float *x = make_pictures(&t, kind);
     comet_isa isas[4];
     const size_t n_isas = usable_isas(isas);
     const comet_isa before = comet_isa_active();
@@ -187,6 +216,46 @@ static void test_instruction_sets(void **state)
     }
     comet_isa_set_cap(before);
     comet_store_destroy(first);
+    free(x);
+}
+
+static void test_instruction_sets(void **state)
+{
+    (void)state;
+    for (int kind = SIGNED; kind <= POSITIVE; kind++) {
+        check_instruction_sets(COMET_LAYOUT_BLOCKED16, (picture)kind);
+        check_instruction_sets(COMET_LAYOUT_CHANNELS_LAST, (picture)kind);
+    }
+}
+
+/* What is held comes back from the disk too; damaged in memory, without checksums, it is other values or an error. */
+static void test_spilled_and_damaged(void **state)
+{
+    (void)state;
+    const comet_tensor t = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_BLOCKED16, 4, small);
+    float *x = make_pictures(&t, SIGNED), *room = need_malloc(bytes_of(&t));
+    comet_store *s = store_with(NULL, 1, "/tmp");
+    comet_slot_policy p = policy_of(COMET_POLICY_BOUNDED, COMET_LEVEL_FAST, EB);
+    comet_slot held = declare_with(s, &t, COMET_SUPPORT, p);
+    p.spill = true;
+    comet_slot spilled = declare_with(s, &t, COMET_SUPPORT, p);
+    assert_ok(comet_store_put(s, held, x));
+    assert_ok(comet_store_put(s, spilled, x));
+    float *y = take_copy(s, held), *z = take_copy(s, spilled);
+    assert_memory_equal(y, z, bytes_of(&t));
+    s->checksums = false;
+    store_tile *tile = &s->slots[held]->tiles[0];
+    for (size_t bit = 0; bit < 8 * (size_t)tile->bytes; bit += bit + 4096 < 8 * (size_t)tile->bytes ? 37 : 1) {
+        void *data;
+        tile->place[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        const comet_status status = comet_store_take(s, held, room, &data);
+        assert_true(status == COMET_OK || status == COMET_ERROR_CORRUPT);
+        tile->place[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    comet_store_destroy(s);
+    free(z);
+    free(y);
+    free(room);
     free(x);
 }
 
@@ -231,6 +300,31 @@ static void test_no_plateaus(void **state)
     }
 }
 
+/* The smallest planes that have plateaus, whose record is as long as one may be; and those that have none. */
+static void test_limits(void **state)
+{
+    (void)state;
+    static const struct {
+        comet_layout layout;
+        uint64_t dims[4];
+        size_t bytes;
+    } cases[] = {{COMET_LAYOUT_PLANAR, {1, 3, 8, 16}, 3 * 8},
+                 {COMET_LAYOUT_PLANAR, {1, 3, 1, 127}, 0},
+                 {COMET_LAYOUT_CHANNELS_LAST, {1, 256, 16, 16}, 4 + 256 * 4},
+                 {COMET_LAYOUT_CHANNELS_LAST, {1, 257, 16, 16}, 0}};
+    for (size_t k = 0; k < COUNT_OF(cases); k++) {
+        const comet_tensor t = tensor_of(COMET_DTYPE_F32, cases[k].layout, 4, cases[k].dims);
+        float *x = need_malloc(bytes_of(&t));
+        for (uint64_t i = 0; i < elements_of(&t); i++)
+            x[i] = 1;
+        pieces p;
+        replace_in(&t, x, &p);
+        assert_int_equal(p.bytes, cases[k].bytes);
+        assert_true(p.bytes <= plateau_record_bound(elements_of(&t)));
+        free_pieces(&p);
+    }
+}
+
 /* Records that were damaged are refused, or give other values; they never reach beyond the elements. */
 static void test_damaged_records(void **state)
 {
@@ -238,7 +332,7 @@ static void test_damaged_records(void **state)
     const comet_tensor t = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_BLOCKED16, 4, small);
     pieces p;
     replace_in(&t, make_pictures(&t, SIGNED), &p);
-    assert_true(p.bytes > 0 && p.bytes <= plateau_record_bound(elements_of(&t)));
+    assert_int_equal(p.bytes, 6 * (4 + 16 * 4));
     assert_true(plateau_restore(&p.span, p.record, p.bytes, p.copy));
     assert_false(plateau_restore(&p.span, p.record, p.bytes - 1, p.copy));
     const uint32_t beyond = UINT32_MAX, first = 0;
@@ -252,9 +346,10 @@ static void test_damaged_records(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_planar),           cmocka_unit_test(test_channels_last), cmocka_unit_test(test_blocked8),
-        cmocka_unit_test(test_blocked16),        cmocka_unit_test(test_large_planes),  cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_instruction_sets), cmocka_unit_test(test_no_plateaus),   cmocka_unit_test(test_damaged_records),
+        cmocka_unit_test(test_planar),    cmocka_unit_test(test_channels_last),    cmocka_unit_test(test_blocked8),
+        cmocka_unit_test(test_blocked16), cmocka_unit_test(test_large_planes),     cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_extremes),  cmocka_unit_test(test_instruction_sets), cmocka_unit_test(test_spilled_and_damaged),
+        cmocka_unit_test(test_limits),    cmocka_unit_test(test_no_plateaus),      cmocka_unit_test(test_damaged_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

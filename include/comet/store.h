@@ -145,7 +145,7 @@ typedef struct comet_slot_report {
     uint64_t n_chunks_raw, n_chunks_fast, n_chunks_dense;
     uint32_t predictor; /* most chunks' predictor: 0 none, 1 left, 2 up, 3 Lorenzo, 4 median, 5 linear */
     uint64_t n_elements, n_nonzero, n_nonfinite;
-    double sum_of_squares, min, max;  /* of finite elements, to eb / 32 where they are alike; RAW, PACKED: 0 */
+    double sum_of_squares, min, max;  /* of finite elements, squares of plateaus to eb / 32; RAW, PACKED: 0 */
     uint64_t n_puts, n_takes;         /* since creation; a whole take and one of all tiles count the same */
     double seconds_put, seconds_take; /* since creation, of all workers together */
 } comet_slot_report;

@@ -40,7 +40,7 @@ typedef struct workspace {
     comet_buffer words;   /* of the entropy coder; behind them the extra bits */
     comet_buffer table;   /* for decoding symbols */
     comet_buffer out;     /* the encoder's payload, or the decoder's copy of one */
-    comet_buffer changed; /* elements that whoever lent the workspace changes before they are coded */
+    comet_buffer changed; /* the store's: a tile with its plateaus replaced, and their record */
 } workspace;
 
 typedef struct chunk_stats {

@@ -96,7 +96,7 @@ typedef struct adapt_state {
     bool at_limit; /* sigma_measured is of the bound that this consumer had set */
     /* Measured to target, root mean square (SIGMA: mean) over the last assessments in which at_limit was what it is now,
      * weighted by steps and fading: 60 or so measured steps in effect, which late in a run lie thousands of steps back. One
-     * assessment's few images tell a sigma to 10 or 20 %. NaN while their weight is less than 16 steps. */
+     * assessment's few images tell a sigma to 10 or 20 %. NaN while their weight is less than 30 steps. */
     double sigma_ratio;
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);

@@ -49,7 +49,7 @@ static bool may_have_plots(const plateau_span *s)
     return s->shape->channels <= MAX_CHANNELS && s->first % s->shape->channels == 0;
 }
 
-/* The next plot at or behind element `begin`; n is 0 behind the last. */
+/* The plot that begins with element `begin`; n is 0 behind the last. */
 static plot plot_at(const plateau_span *s, size_t begin)
 {
     const uint64_t plane = plane_elements(s->shape), left = plane - (s->first + begin) % plane;
@@ -223,15 +223,34 @@ static void run(job *j, loop what)
 
 static void add_figures(const job *j, symbol with, plateau_figures *f)
 {
-    f->negatives |= with == NEGATIVE;
     for (size_t l = 0; l < j->p->width; l++)
         if (j->counts[l] > 0) {
             const double n = (double)j->counts[l], v = (double)j->p->value[l];
             f->n_zeros += with == ZERO ? (uint64_t)j->counts[l] : 0;
             f->sum_of_squares += n * v * v;
-            f->min = fmin(f->min, v);
-            f->max = fmax(f->max, v);
         }
+}
+
+/* Of all finite elements, as they were. */
+static void find_extremes(const float *x, size_t n, plateau_figures *f)
+{
+    float least[WIDE], most[WIDE];
+    for (size_t l = 0; l < WIDE; l++) {
+        least[l] = INFINITY;
+        most[l] = -INFINITY;
+    }
+    for (size_t i = 0; i < n; i += WIDE) {
+        const size_t width = (size_t)min_u64(WIDE, n - i);
+        for (size_t l = 0; l < width; l++) {
+            const float v = x[i + l];
+            least[l] = (v >= -FLT_MAX) & (v < least[l]) ? v : least[l];
+            most[l] = (v <= FLT_MAX) & (v > most[l]) ? v : most[l];
+        }
+    }
+    for (size_t l = 0; l < WIDE; l++) {
+        f->min = fmin(f->min, (double)least[l]);
+        f->max = fmax(f->max, (double)most[l]);
+    }
 }
 
 /* Replaces the plateaus of a plot with a value that nothing else has, if there is one: zero if there is none in channels with
@@ -243,7 +262,7 @@ static bool replace(float *x, size_t n, const plateaus *p, symbol *with, plateau
     if (j.zeros && j.negatives)
         return false;
     *with = j.zeros ? NEGATIVE : ZERO;
-    j.with = *with == ZERO ? 0 : -FLT_MIN;
+    j.with = *with == ZERO ? 0 : -FLT_MIN; /* the code next to zero, whatever the bound */
     run(&j, REPLACE);
     add_figures(&j, *with, f);
     return true;
@@ -277,6 +296,8 @@ size_t plateau_replace(const plateau_span *s, float reach, const float *x, float
         if (replace(copy + at.begin, at.n, &p, &with, f))
             bytes += write_record(&at, &p, channels, with, record + bytes);
     }
+    if (bytes > 0)
+        find_extremes(x, s->n, f);
     return bytes;
 }
 

@@ -5,9 +5,9 @@
  *
  * A plot is the part of a tile that lies in one plane of the channels side by side in memory. It may have one plateau a
  * channel. Elements that are near it, within a small part of the bound, are replaced before coding with a value that nothing
- * else there has, so that it comes back as such: zero where there are no zeros, as in what a batch norm stores; or a negative
- * one where there are none, as behind a relu. Which plots and channels have one is found on a sample, so that tiles without any
- * cost next to nothing and are coded as they are.
+ * else there has, so that it comes back as such: zero where channels with plateaus have no zeros, as in what a batch norm
+ * stores; or a negative one where there is none, as behind a relu. Which plots and channels have one is found on a sample, so
+ * that tiles without any cost next to nothing and are coded as they are.
  *
  * What is replaced must be coded with QUANTISE_SUPPORT, whose zeros and signs are exact. Results depend on the elements alone.
  */
@@ -23,12 +23,11 @@ typedef struct plateau_span {
     size_t n;
 } plateau_span;
 
-/* What replacing took from the figures of the elements, each plateau with its one value. */
+/* What the figures of the elements lose where they are replaced. */
 typedef struct plateau_figures {
     uint64_t n_zeros;      /* elements that became zero */
-    bool negatives;        /* others became negative, by at most FLT_MIN */
-    double sum_of_squares; /* of what was replaced */
-    double min, max;       /* +Inf and -Inf where nothing was */
+    double sum_of_squares; /* of what was replaced, each plateau with its one value */
+    double min, max;       /* of all finite elements; +Inf and -Inf where there is none */
 } plateau_figures;
 
 /* Bytes that no record of n elements exceeds. */

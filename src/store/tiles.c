@@ -1,6 +1,5 @@
 #include "store/tiles.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -19,7 +18,8 @@
  */
 #define TILE_ELEMENTS ((uint64_t)1 << 17)
 
-/* Of the bound: what is left of the error on plateaus. As small as that it does no harm where it adds up. */
+/* Of the bound: what may be left of the error on plateaus. Where it adds up to 300 times an independent one, (1/32)^2 of that
+ * is a third of one. */
 #define PLATEAU_REACH 0x1p-5f
 
 /* Whole planes, and whole blocks, where that is possible. */
@@ -69,8 +69,11 @@ comet_status tile_reserve(const tile_coding *c, const comet_allocator *allocator
     const chunk_needs needs = {.codes = true, .dense = c->plan.level != COMET_LEVEL_FAST, .width = CODES32};
     const size_t n = (size_t)c->plan.chunk_elements;
     TRY(workspace_reserve_encoder(ws, allocator, &c->plan));
-    if (c->reach > 0)
-        TRY(comet_buffer_reserve(allocator, &ws->changed, n * sizeof(float) + plateau_record_bound(n)));
+    if (c->reach > 0) {
+        const size_t payload = chunk_bound(n, sizeof(float)), record = plateau_record_bound(n);
+        TRY(comet_buffer_reserve(allocator, &ws->changed, n * sizeof(float) + record));
+        TRY(comet_buffer_reserve(allocator, &ws->out, payload + record + sizeof(uint32_t) + READ_SLACK));
+    }
     return workspace_reserve_decoder(ws, allocator, &c->plan, &needs);
 }
 
@@ -84,7 +87,6 @@ static chunk_plan plan_with_plateaus(const tile_coding *c)
     return plan;
 }
 
-/* A payload is no longer than a raw one, so that behind it there is room for what codes might have taken. */
 static void append_record(workspace *ws, chunk_payload *payload, const uint8_t *record, uint32_t bytes)
 {
     uint8_t *end = (uint8_t *)ws->out.data + payload->bytes;
@@ -98,8 +100,8 @@ static void correct_figures(const plateau_figures *p, tile_figures *f)
 {
     f->n_nonzero += p->n_zeros;
     f->sum_of_squares += p->sum_of_squares;
-    f->min = p->negatives && f->min >= (double)-FLT_MIN ? 0 : fmin(f->min, p->min);
-    f->max = fmax(f->max, p->max);
+    f->min = p->min;
+    f->max = p->max;
 }
 
 /* ---- one tile ---- */
