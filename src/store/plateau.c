@@ -243,8 +243,9 @@ static void find_extremes(const float *x, size_t n, plateau_figures *f)
         const size_t width = (size_t)min_u64(WIDE, n - i);
         for (size_t l = 0; l < width; l++) {
             const float v = x[i + l];
-            least[l] = (v >= -FLT_MAX) & (v < least[l]) ? v : least[l];
-            most[l] = (v <= FLT_MAX) & (v > most[l]) ? v : most[l];
+            const bool less = (v >= -FLT_MAX) & (v < least[l]), more = (v <= FLT_MAX) & (v > most[l]);
+            least[l] = less ? v : least[l];
+            most[l] = more ? v : most[l];
         }
     }
     for (size_t l = 0; l < WIDE; l++) {
