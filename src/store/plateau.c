@@ -242,10 +242,9 @@ static void find_extremes(const float *x, size_t n, plateau_figures *f)
     for (size_t i = 0; i < n; i += WIDE) {
         const size_t width = (size_t)min_u64(WIDE, n - i);
         for (size_t l = 0; l < width; l++) {
-            const float v = x[i + l];
-            const bool less = (v >= -FLT_MAX) & (v < least[l]), more = (v <= FLT_MAX) & (v > most[l]);
-            least[l] = less ? v : least[l];
-            most[l] = more ? v : most[l];
+            const float v = x[i + l], low = v >= -FLT_MAX ? v : INFINITY, high = v <= FLT_MAX ? v : -INFINITY;
+            least[l] = low < least[l] ? low : least[l];
+            most[l] = high > most[l] ? high : most[l];
         }
     }
     for (size_t l = 0; l < WIDE; l++) {
