@@ -247,9 +247,9 @@ static void find_extremes(const float *x, size_t n, plateau_figures *f)
             most[l] = high > most[l] ? high : most[l];
         }
     }
-    for (size_t l = 0; l < WIDE; l++) {
-        f->min = fmin(f->min, (double)least[l]);
-        f->max = fmax(f->max, (double)most[l]);
+    for (size_t l = 0; l < WIDE; l++) { /* not by fmin and fmax, on which gcc 12 for AArch64 ends with an internal error */
+        f->min = (double)least[l] < f->min ? (double)least[l] : f->min;
+        f->max = (double)most[l] > f->max ? (double)most[l] : f->max;
     }
 }
 
