@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/isa_pick.h"
 
 enum {
     MIN_POSITIONS = 128, /* of a plot: in smaller ones little adds up */
@@ -143,10 +144,8 @@ typedef struct job {
     int32_t zeros, negatives;     /* LOOK: are there zeros in channels with plateaus, negatives anywhere? */
 } job;
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* n elements, without branches, so that compilers use vectors. */
-INLINE void row(job *restrict j, const plateaus *restrict p, loop what, float *restrict x, size_t n)
+ISA_INLINED void row(job *restrict j, const plateaus *restrict p, loop what, float *restrict x, size_t n)
 {
     const float with = j->with;
     int32_t zeros = 0, negatives = 0;
@@ -168,7 +167,7 @@ INLINE void row(job *restrict j, const plateaus *restrict p, loop what, float *r
     j->negatives |= negatives;
 }
 
-INLINE void rows(job *j, loop what, size_t width)
+ISA_INLINED void rows(job *j, loop what, size_t width)
 {
     const size_t whole = j->n / width * width;
     for (size_t i = 0; i < whole; i += width)
@@ -176,7 +175,7 @@ INLINE void rows(job *j, loop what, size_t width)
     row(j, j->p, what, j->x + whole, j->n - whole);
 }
 
-INLINE void run_any(job *j, loop what)
+ISA_INLINED void run_any(job *j, loop what)
 {
     const bool wide = j->p->width == WIDE;
     switch (what) {
@@ -187,37 +186,7 @@ INLINE void run_any(job *j, loop what)
     }
 }
 
-static void run_reference(job *j, loop what)
-{
-    run_any(j, what);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void run_avx2(job *j, loop what)
-{
-    run_any(j, what);
-}
-
-__attribute__((target("avx512f,avx512vl,avx512bw,avx512dq"))) static void run_avx512(job *j, loop what)
-{
-    run_any(j, what);
-}
-#endif
-
-static void run(job *j, loop what)
-{
-#ifdef __x86_64__
-    const comet_isa isa = comet_isa_active();
-    if (isa == COMET_ISA_AVX512)
-        run_avx512(j, what);
-    else if (isa == COMET_ISA_AVX2)
-        run_avx2(j, what);
-    else
-        run_reference(j, what);
-#else
-    run_reference(j, what);
-#endif
-}
+ISA_VARIANTS(run, (job * j, loop what), run_any(j, what))
 
 /* ---- replacing ---- */
 
@@ -258,12 +227,12 @@ static void find_extremes(const float *x, size_t n, plateau_figures *f)
 static bool replace(float *x, size_t n, const plateaus *p, symbol *with, plateau_figures *f)
 {
     job j = {.p = p, .x = x, .n = n};
-    run(&j, LOOK);
+    ISA_PICK(run)(&j, LOOK);
     if (j.zeros && j.negatives)
         return false;
     *with = j.zeros ? NEGATIVE : ZERO;
     j.with = *with == ZERO ? 0 : -FLT_MIN; /* the code next to zero, whatever the bound */
-    run(&j, REPLACE);
+    ISA_PICK(run)(&j, REPLACE);
     add_figures(&j, *with, f);
     return true;
 }
@@ -320,7 +289,7 @@ bool plateau_restore(const plateau_span *s, const uint8_t *record, size_t bytes,
         for (size_t c = 0; c < p.width; c += channels)
             memcpy(p.value + c, record + sizeof head, channels * sizeof *p.value);
         job j = {.p = &p, .x = x + at.begin, .n = at.n};
-        run(&j, head & 1 ? RESTORE_NEGATIVE : RESTORE_ZERO);
+        ISA_PICK(run)(&j, head & 1 ? RESTORE_NEGATIVE : RESTORE_ZERO);
         record += each;
     }
     return true;

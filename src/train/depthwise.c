@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-#include "comet/base.h"
+#include "base/isa_pick.h"
 #include "train/parallel.h"
 
 typedef struct work {
@@ -25,8 +25,7 @@ static void valid_outputs(int64_t offset, int64_t stride, int64_t n_in, int64_t 
 }
 
 /* sum[l] += over a row: x[i step + l] dy[i block + l] */
-static inline __attribute__((always_inline)) void sum_row(double *sum, const float *x, uint64_t step, const float *dy,
-                                                          int64_t n, size_t block)
+ISA_INLINED void sum_row(double *sum, const float *x, uint64_t step, const float *dy, int64_t n, size_t block)
 {
     float partial[DEPTHWISE_MAX_BLOCK] = {0};
     for (int64_t i = 0; i < n; i++)
@@ -37,7 +36,7 @@ static inline __attribute__((always_inline)) void sum_row(double *sum, const flo
 }
 
 /* One tap of one block of channels, over the whole batch. */
-static inline __attribute__((always_inline)) void sum_tap(const work *w, uint64_t b, uint64_t kh, uint64_t kw, size_t block)
+ISA_INLINED void sum_tap(const work *w, uint64_t b, uint64_t kh, uint64_t kw, size_t block)
 {
     const depthwise_spec *s = w->spec;
     const int64_t top = (int64_t)(kh * s->dilation[0]) - (int64_t)s->padding[0];
@@ -59,7 +58,7 @@ static inline __attribute__((always_inline)) void sum_tap(const work *w, uint64_
         dw[l] = (float)sum[l];
 }
 
-static inline __attribute__((always_inline)) void sum_taps(void *arg, size_t begin, size_t end)
+ISA_INLINED void sum_all_taps(void *arg, size_t begin, size_t end)
 {
     const work *w = arg;
     const uint64_t width = w->spec->kernel[1], taps = w->spec->kernel[0] * width;
@@ -72,34 +71,10 @@ static inline __attribute__((always_inline)) void sum_taps(void *arg, size_t beg
     }
 }
 
-/* ---- the same code for each instruction set ---- */
-
-static void sum_taps_reference(void *arg, size_t begin, size_t end)
-{
-    sum_taps(arg, begin, end);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void sum_taps_avx2(void *arg, size_t begin, size_t end)
-{
-    sum_taps(arg, begin, end);
-}
-
-__attribute__((target("avx512f"))) static void sum_taps_avx512(void *arg, size_t begin, size_t end)
-{
-    sum_taps(arg, begin, end);
-}
-#endif
+ISA_VARIANTS(sum_taps, (void *arg, size_t begin, size_t end), sum_all_taps(arg, begin, end))
 
 void depthwise_backward_weights(const depthwise_spec *spec, const float *x, const float *dy, float *dw)
 {
     work w = {spec, x, dy, dw};
-    void (*body)(void *arg, size_t begin, size_t end) = sum_taps_reference;
-#ifdef __x86_64__
-    if (comet_isa_active() == COMET_ISA_AVX512)
-        body = sum_taps_avx512;
-    else if (comet_isa_active() == COMET_ISA_AVX2)
-        body = sum_taps_avx2;
-#endif
-    parallel_for(spec->n_blocks * spec->kernel[0] * spec->kernel[1], 1, body, &w);
+    parallel_for(spec->n_blocks * spec->kernel[0] * spec->kernel[1], 1, ISA_PICK(sum_taps), &w);
 }

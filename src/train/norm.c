@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/isa_pick.h"
 
 enum { WIDE = 16, RUN = 64 }; /* lanes of the usual case; rows summed in float */
 
@@ -105,52 +106,37 @@ typedef float vec __attribute__((vector_size(4 * WIDE)));
 #include "train/norm_loops.h"
 #endif
 
-static void run(const job *j, kind what)
-{
-#ifdef __x86_64__
-    const comet_isa isa = comet_isa_active();
-    if (isa == COMET_ISA_AVX512)
-        run_avx512(j, what);
-    else if (isa == COMET_ISA_AVX2)
-        run_avx2(j, what);
-    else
-        run_reference(j, what);
-#else
-    run_reference(j, what);
-#endif
-}
-
 /* ---- what is asked for ---- */
 
 void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments)
 {
     const job j = {.s = s, .in = z, .first = first, .n = n, .shift = shift, .segments = segments};
-    run(&j, MOMENTS);
+    ISA_PICK(run)(&j, MOMENTS);
 }
 
 void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
                 float *w)
 {
     const job j = {.s = s, .in = z, .out = y, .w = w, .first = first, .n = n, .apply = c};
-    run(&j, APPLY);
+    ISA_PICK(run)(&j, APPLY);
 }
 
 void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y)
 {
     const job j = {.s = s, .in = v, .out = y, .first = first, .n = n, .stored = c};
-    run(&j, OUTPUT);
+    ISA_PICK(run)(&j, OUTPUT);
 }
 
 void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, bool squares, double *segments)
 {
     const job j = {.s = s, .in = v, .dy = dy, .first = first, .n = n, .stored = c, .segments = segments};
-    run(&j, squares ? HARM : SUMS);
+    ISA_PICK(run)(&j, squares ? HARM : SUMS);
 }
 
 void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
                    const norm_stored_coefficients *c, const norm_gradient_coefficients *g, float *dx)
 {
     const job j = {.s = s, .in = v, .dy = dy, .out = dx, .first = first, .n = n, .stored = c, .gradient = g};
-    run(&j, GRADIENT);
+    ISA_PICK(run)(&j, GRADIENT);
 }

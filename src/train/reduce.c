@@ -3,20 +3,18 @@
 
 #include <math.h>
 
-#include "comet/base.h"
+#include "base/isa_pick.h"
 #include "train/parallel.h"
 
 enum { BLOCK = 4096, LANES = 8 }; /* elements */
 enum { GROUP = 512, GRAIN = 4 };  /* blocks at once, blocks that make a thread worth it */
-
-#define INLINED static inline __attribute__((always_inline))
 
 /* Of a block: one sum or two. */
 typedef struct sums {
     double one, two;
 } sums;
 
-INLINED double add_lanes(const double *lanes)
+ISA_INLINED double add_lanes(const double *lanes)
 {
     double sum = 0;
     for (size_t k = 0; k < LANES; k++)
@@ -25,7 +23,7 @@ INLINED double add_lanes(const double *lanes)
 }
 
 /* Eight lanes, so that the loop runs in vectors; their order is fixed. */
-INLINED sums squares_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums squares_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     double lanes[LANES] = {0};
@@ -38,7 +36,7 @@ INLINED sums squares_of_block(const void *arrays, size_t first, size_t n)
     return (sums){add_lanes(lanes), 0};
 }
 
-INLINED sums nonzero_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums nonzero_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     int32_t count = 0;
@@ -47,7 +45,7 @@ INLINED sums nonzero_of_block(const void *arrays, size_t first, size_t n)
     return (sums){count, 0};
 }
 
-INLINED sums not_finite_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums not_finite_of_block(const void *arrays, size_t first, size_t n)
 {
     const float *x = (const float *)arrays + first;
     int32_t count = 0;
@@ -56,7 +54,7 @@ INLINED sums not_finite_of_block(const void *arrays, size_t first, size_t n)
     return (sums){count, 0};
 }
 
-INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
 {
     const momentum_terms *t = arrays;
     const float *g = t->gradient + first, *w = t->weights + first, *m = t->momentum + first;
@@ -87,7 +85,7 @@ typedef struct job {
     sums *results; /* one a block */
 } job;
 
-INLINED void reduce_blocks(const job *j, size_t begin, size_t end)
+ISA_INLINED void reduce_blocks(const job *j, size_t begin, size_t end)
 {
     for (size_t b = begin; b < end; b++) {
         const size_t at = b * BLOCK, left = j->n - at, first = j->first + at, n = left < BLOCK ? left : BLOCK;
@@ -98,34 +96,7 @@ INLINED void reduce_blocks(const job *j, size_t begin, size_t end)
     }
 }
 
-static void blocks_plain(void *arg, size_t begin, size_t end)
-{
-    reduce_blocks(arg, begin, end);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void blocks_avx2(void *arg, size_t begin, size_t end)
-{
-    reduce_blocks(arg, begin, end);
-}
-
-__attribute__((target("avx512f"))) static void blocks_avx512(void *arg, size_t begin, size_t end)
-{
-    reduce_blocks(arg, begin, end);
-}
-#endif
-
-static void run_blocks(size_t n_blocks, job *j)
-{
-#ifdef __x86_64__
-    const comet_isa isa = comet_isa_active();
-    if (isa == COMET_ISA_AVX512 || isa == COMET_ISA_AVX2) {
-        parallel_for(n_blocks, GRAIN, isa == COMET_ISA_AVX512 ? blocks_avx512 : blocks_avx2, j);
-        return;
-    }
-#endif
-    parallel_for(n_blocks, GRAIN, blocks_plain, j);
-}
+ISA_VARIANTS(blocks, (void *arg, size_t begin, size_t end), reduce_blocks(arg, begin, end))
 
 static sums reduce(size_t n, const void *arrays, kind what)
 {
@@ -135,7 +106,7 @@ static sums reduce(size_t n, const void *arrays, kind what)
         const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
         const size_t n_blocks = (here + BLOCK - 1) / BLOCK;
         job j = {.what = what, .arrays = arrays, .first = first, .n = here, .results = results};
-        run_blocks(n_blocks, &j);
+        parallel_for(n_blocks, GRAIN, ISA_PICK(blocks), &j);
         for (size_t b = 0; b < n_blocks; b++) {
             total.one += results[b].one;
             total.two += results[b].two;
