@@ -558,8 +558,20 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
     uint64_t n_failed = 0;
     size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
     if (k) {
-        tile_job job = {&c->q.q,     c->x,       c->q.n,    c->q.first,        codes, out->failed, &out->moments, c->predictor,
-                        c->identity, c->strides, residuals, out->packed.kinds, &end};
+        const tile_job job = {.quantiser = &c->q.q,
+                              .x = c->x,
+                              .n = c->q.n,
+                              .first = c->q.first,
+                              .codes = codes,
+                              .failed = out->failed,
+                              .moments = &out->moments,
+                              .predictor = c->predictor,
+                              .identity = c->identity,
+                              .strides = c->strides,
+                              .residuals = residuals,
+                              .kinds = out->packed.kinds,
+                              .out = &end,
+                              .ahead = c->identity ? NULL : (const float *)(const void *)residuals};
         n_failed = k->encode_tile[c->q.dtype](&job);
     } else {
         reference->quantise[CODES16][c->q.dtype](&c->q.q, c->x, c->q.n, c->q.first, codes, out->failed, &out->moments);
@@ -590,7 +602,8 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
                               .strides = c->strides,
                               .codes = codes,
                               .x = x,
-                              .stream = stream};
+                              .stream = stream,
+                              .ahead = stream ? (const float *)(const void *)p->data : NULL};
     if (k)
         return k->decode_tile[c->q.dtype](&tile) && in.next == in.end;
     if (!reference->unpack[CODES16](p->kinds, 0, n_blocks, c->identity, &in, codes))

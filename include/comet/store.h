@@ -132,6 +132,9 @@ COMET_API comet_status comet_store_put_end(comet_store *store, comet_slot slot);
 /* *x: tile k, where it lies (RAW) or decoded into `room`, which holds tile_elements floats. */
 COMET_API comet_status comet_store_take_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, float *room,
                                              const float **x);
+/* A hint, which changes no result: the worker goes on with `memory` behind the next tile that it puts or takes. As many floats
+ * as that tile has are fetched into the caches while it is coded, at level fast with AVX-512; there may be fewer of them. */
+COMET_API void comet_store_fetch_meanwhile(comet_store *store, size_t worker, const float *memory);
 
 /* ---- accounting ---- */
 

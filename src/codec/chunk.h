@@ -41,6 +41,7 @@ typedef struct workspace {
     comet_buffer table;   /* for decoding symbols */
     comet_buffer out;     /* the encoder's payload, or the decoder's copy of one */
     comet_buffer changed; /* the store's: a tile with its plateaus replaced, and their record */
+    const float *ahead;   /* as many floats as the chunk has, to be fetched into the caches while it is coded; or NULL */
 } workspace;
 
 typedef struct chunk_stats {

@@ -96,7 +96,7 @@ static bool decode_tile(const chunk_plan *plan, enum code_width width, const pac
 }
 
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
-                        bool stream)
+                        bool stream, const float *ahead)
 {
     size_t kinds = ((n + BLOCK - 1) / BLOCK + 1) / 2, size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype);
     if ((size_t)(p->outliers - p->codes) < kinds)
@@ -116,7 +116,8 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
                          .strides = {plan->shape.channels, plan->shape.line},
                          .codes = carried ? codes : codes + i * size,
                          .x = x + i * element,
-                         .stream = stream};
+                         .stream = stream,
+                         .ahead = ahead ? ahead + i : NULL};
         if (!decode_tile(plan, p->width, &t))
             return false;
     }
@@ -190,7 +191,7 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     q.key = quantiser_key(plan->seed, index);
     bool together = p->mode == CHUNK_FAST && !plan->lossless && p->predictor != PREDICT_LINEAR;
     if (p->mode == CHUNK_FAST) {
-        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream))
+        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->ahead))
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);

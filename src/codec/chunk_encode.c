@@ -222,6 +222,7 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
         if (carried && i)
             memcpy(codes - carried, codes + QUANT_TILE - carried, carried * sizeof *codes);
         job.failed = c->failed + i / BLOCK;
+        job.ahead = c->ws->ahead ? c->ws->ahead + i : NULL;
         c->n_failed += c->plan->kernels->encode_tile[c->plan->dtype](&job);
         if (c->n_failed > c->n / 64)
             return NULL;

@@ -70,7 +70,10 @@ static comet_status put_tile(comet_store *s, store_slot *slot, uint64_t k, size_
     double since = comet_now();
     chunk_payload payload;
     store_tile *tile = &slot->tiles[k];
-    TRY(tile_encode(&slot->coding, &s->context.workers[worker], k, x, bytes, &payload, &tile->figures));
+    workspace *ws = &s->context.workers[worker];
+    const comet_status status = tile_encode(&slot->coding, ws, k, x, bytes, &payload, &tile->figures);
+    ws->ahead = NULL;
+    TRY(status);
     TRY(keep(s, slot, tile, &payload));
     add_time(&slot->ns_put, since);
     return COMET_OK;
@@ -98,7 +101,9 @@ static comet_status take_tile(comet_store *s, store_slot *slot, uint64_t k, size
     workspace *ws = &s->context.workers[worker];
     chunk_payload payload;
     TRY(fetch(s, slot, &slot->tiles[k], ws, &payload));
-    TRY(tile_decode(&slot->coding, ws, k, payload, x, bytes, stream));
+    const comet_status status = tile_decode(&slot->coding, ws, k, payload, x, bytes, stream);
+    ws->ahead = NULL;
+    TRY(status);
     add_time(&slot->ns_take, since);
     return COMET_OK;
 }
@@ -384,6 +389,12 @@ static comet_status check_by_tiles(const store_slot *slot)
     if (slot->spec.bytes % sizeof(float) || slot->policy.policy == COMET_POLICY_PACKED)
         return comet_fail(COMET_ERROR_ARGUMENT, "%s is of bytes, which go as a whole only", store_slot_name(slot));
     return COMET_OK;
+}
+
+void comet_store_fetch_meanwhile(comet_store *s, size_t worker, const float *memory)
+{
+    if (s && worker < s->context.n_workers)
+        s->context.workers[worker].ahead = memory;
 }
 
 comet_status comet_store_put_begin(comet_store *s, comet_slot which)

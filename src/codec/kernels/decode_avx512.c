@@ -314,11 +314,15 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
     block_reader in = *t->in;
     uint16_t *c = t->codes;
     float *x = t->x;
+    const char *ahead = t->ahead ? (const char *)t->ahead : (const char *)c; /* which is here already */
+    const size_t ahead_step = t->ahead ? BLOCK * sizeof(float) : 0;
     left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
     if (left && up)
         sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
-    for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK) {
+    for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, ahead += ahead_step) {
         __m512i z[2];
+        for (int i = 0; i < 4; i++)
+            _mm_prefetch(ahead + 64 * i, _MM_HINT_T1);
         if (!unpack_block(get_kind(kinds, b), identity, &in, c, z))
             return false;
         for (int i = 0; i < 2; i++) {

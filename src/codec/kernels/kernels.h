@@ -118,7 +118,8 @@ typedef struct tile_job {
     strides strides;
     void *residuals; /* room for a tile */
     uint8_t *kinds;
-    uint8_t **out; /* the end of what is packed, moved on */
+    uint8_t **out;      /* the end of what is packed, moved on */
+    const float *ahead; /* n floats to fetch into the caches meanwhile, for those who come next; or NULL. A hint */
 } tile_job;
 
 /* quantise, predict and pack, 16-bit codes, the same as one after the other. Returns the number of elements that failed. */
@@ -136,7 +137,8 @@ typedef struct packed_tile {
     strides strides;
     void *codes; /* as for unpredict; afterwards those that tiles behind are predicted from are in place */
     void *x;
-    bool stream; /* as for dequantise */
+    bool stream;        /* as for dequantise */
+    const float *ahead; /* as for tile_job */
 } packed_tile;
 
 /* unpack, unpredict and dequantise, 16-bit codes, the same as one after the other. False if the bytes run out. */

@@ -288,6 +288,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
+    const float *ahead = j->ahead ? j->ahead : x; /* which is here already */
     f32_sums s = f32_sums_make();
     uint8_t *out = *j->out;
     __m512i before = _mm512_loadu_si512(codes - 32);
@@ -297,6 +298,8 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
         if (b < n_blocks) {
             for (int line = 0; line < 4; line++)
                 _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
+            for (int line = 0; line < 4; line++)
+                _mm_prefetch((const char *)(ahead + b * BLOCK + 16 * line), _MM_HINT_T1);
             if (mode == QUANTISE_DITHER)
                 failed[b] = quantise_block_checked(&q, mode, x + b * BLOCK, (uint32_t)((first_block + b) * BLOCK),
                                                    codes + b * BLOCK, &s);
