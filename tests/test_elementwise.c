@@ -76,11 +76,37 @@ static void test_pass_where_positive(void **state)
     }
 }
 
+/* Signs stand for what they were taken of; words behind the last are left alone. */
+static void test_pass_where_set(void **state)
+{
+    float y[MOST] = {0}, dy[MOST], dx[MOST + 1];
+    uint16_t signs[MOST / SIGNS_A_WORD + 2];
+    test_rng r = {73};
+    for (size_t n = 0; n < MOST; n++) {
+        const size_t n_words = (n + SIGNS_A_WORD - 1) / SIGNS_A_WORD;
+        fill(&r, y, n);
+        fill(&r, dy, n);
+        dx[n] = 7;
+        signs[n_words] = 0x1234;
+        signs_of(n, y, signs);
+        for (size_t i = 0; i < n; i++)
+            if ((signs[i / SIGNS_A_WORD] >> i % SIGNS_A_WORD & 1) != (y[i] > 0))
+                fail_because("the sign of %a at %zu of %zu", (double)y[i], i, n);
+        pass_where_set(n, signs, dy, dx);
+        check_pass(y, dy, dx, n);
+        memcpy(dx, dy, n * sizeof *dx);
+        pass_where_set(n, signs, dx, dx);
+        check_pass(y, dy, dx, n);
+        assert_true(dx[n] == 7 && signs[n_words] == 0x1234);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_pass_where_positive),
+        cmocka_unit_test(test_pass_where_set),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

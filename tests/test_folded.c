@@ -82,6 +82,8 @@ static void check_gradients(comet_net *net, uint32_t batch, uint32_t accumulate,
     assert_true((op_named(a.model, "s")->mask_sums != NO_BUFFER) == summed);
     if (summed)
         assert_true(op_named(a.model, "ne")->applied_by == op_named(a.model, "s")->index);
+    assert_true((a.model->values[op_named(a.model, "s")->output].signs != NO_BUFFER) == op_named(a.model, "s")->masks);
+    assert_true(b.model->values[op_named(b.model, "s")->output].signs == NO_BUFFER);
     for (uint32_t k = 0; k < accumulate; k++) {
         trial_batch(&a, k);
         trial_batch(&b, k);

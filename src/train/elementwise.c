@@ -2,6 +2,11 @@
 
 #include <string.h>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+#include "base/isa_pick.h"
 #include "base/random.h"
 #include "train/parallel.h"
 
@@ -178,10 +183,8 @@ enum { WIDE = 16 };
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
 
-#define INLINED static inline __attribute__((always_inline))
-
 /* By bits, so that compilers need no branch and dx may be dy. */
-INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
+ISA_INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
 {
     uint64_t i = 0;
     for (; i + WIDE <= n; i += WIDE) {
@@ -195,7 +198,21 @@ INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
         dx[i] = y[i] > 0 ? dy[i] : 0;
 }
 
-INLINED void sum_all(uint64_t n, const float *a, const float *b, bool relu, float *y)
+ISA_INLINED void pass_set_all(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
+{
+    const mask lane = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        vec d;
+        memcpy(&d, dy + i, sizeof d);
+        d = (vec)((mask)d & ((lane & signs[i / WIDE]) != 0));
+        memcpy(dx + i, &d, sizeof d);
+    }
+    for (; i < n; i++)
+        dx[i] = signs[i / WIDE] >> i % WIDE & 1 ? dy[i] : 0;
+}
+
+ISA_INLINED void sum_all(uint64_t n, const float *a, const float *b, bool relu, float *y)
 {
     uint64_t i = 0;
     for (; i + WIDE <= n; i += WIDE) {
@@ -212,43 +229,73 @@ INLINED void sum_all(uint64_t n, const float *a, const float *b, bool relu, floa
     }
 }
 
-#ifdef __x86_64__
-#define FOR_SET(name, set)                                                                                               \
-    __attribute__((target(set))) static void pass_##name(uint64_t n, const float *y, const float *dy, float *dx)         \
-    {                                                                                                                    \
-        pass_all(n, y, dy, dx);                                                                                          \
-    }                                                                                                                    \
-    __attribute__((target(set))) static void sum_##name(uint64_t n, const float *a, const float *b, bool relu, float *y) \
-    {                                                                                                                    \
-        if (relu)                                                                                                        \
-            sum_all(n, a, b, true, y);                                                                                   \
-        else                                                                                                             \
-            sum_all(n, a, b, false, y);                                                                                  \
-    }
-FOR_SET(avx2, "avx2")
-FOR_SET(avx512, "avx512f")
-#endif
+ISA_VARIANTS(pass, (uint64_t n, const float *y, const float *dy, float *dx), pass_all(n, y, dy, dx))
+ISA_VARIANTS(pass_set, (uint64_t n, const uint16_t *signs, const float *dy, float *dx), pass_set_all(n, signs, dy, dx))
+ISA_VARIANTS(sum, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, false, y))
+ISA_VARIANTS(sum_relu, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, true, y))
 
 void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
 {
-#ifdef __x86_64__
-    switch (comet_isa_active()) {
-    case COMET_ISA_AVX512: pass_avx512(n, y, dy, dx); return;
-    case COMET_ISA_AVX2: pass_avx2(n, y, dy, dx); return;
-    default: break;
-    }
-#endif
-    pass_all(n, y, dy, dx);
+    ISA_PICK(pass)(n, y, dy, dx);
+}
+
+void pass_where_set(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
+{
+    ISA_PICK(pass_set)(n, signs, dy, dx);
 }
 
 void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y)
 {
+    if (relu)
+        ISA_PICK(sum_relu)(n, a, b, y);
+    else
+        ISA_PICK(sum)(n, a, b, y);
+}
+
+/* ---- signs ---- */
+
+static uint16_t signs_word(uint64_t n, const float *x)
+{
+    unsigned word = 0;
+    for (uint64_t i = 0; i < n; i++)
+        word |= (unsigned)(x[i] > 0) << i;
+    return (uint16_t)word;
+}
+
+/* Whole words from the first on; their end. Masks are what vectors of C do not come to. */
+static uint64_t signs_reference(uint64_t n, const float *x, uint16_t *signs)
+{
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        signs[i / WIDE] = signs_word(WIDE, x + i);
+    return i;
+}
+
 #ifdef __x86_64__
-    switch (comet_isa_active()) {
-    case COMET_ISA_AVX512: sum_avx512(n, a, b, relu, y); return;
-    case COMET_ISA_AVX2: sum_avx2(n, a, b, relu, y); return;
-    default: break;
+__attribute__((target(ISA_TARGET_AVX2))) static uint64_t signs_avx2(uint64_t n, const float *x, uint16_t *signs)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE) {
+        const int low = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i), zero, _CMP_GT_OQ));
+        const int high = _mm256_movemask_ps(_mm256_cmp_ps(_mm256_loadu_ps(x + i + 8), zero, _CMP_GT_OQ));
+        signs[i / WIDE] = (uint16_t)(low | high << 8);
     }
+    return i;
+}
+
+__attribute__((target(ISA_TARGET_AVX512))) static uint64_t signs_avx512(uint64_t n, const float *x, uint16_t *signs)
+{
+    uint64_t i = 0;
+    for (; i + WIDE <= n; i += WIDE)
+        signs[i / WIDE] = _mm512_cmp_ps_mask(_mm512_loadu_ps(x + i), _mm512_setzero_ps(), _CMP_GT_OQ);
+    return i;
+}
 #endif
-    sum_all(n, a, b, relu, y);
+
+void signs_of(uint64_t n, const float *x, uint16_t *signs)
+{
+    const uint64_t done = ISA_PICK(signs)(n, x, signs);
+    if (done < n)
+        signs[done / WIDE] = signs_word(n - done, x + done);
 }

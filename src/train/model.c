@@ -290,7 +290,7 @@ static void begin(comet_model *m, const float *images, uint64_t step)
     for (uint32_t i = 0; i < m->n_ops; i++)
         m->ops[i].norm_decoded = false;
     for (uint32_t v = 0; v < m->n_values; v++)
-        m->values[v].decoded = false;
+        m->values[v].decoded = m->values[v].signs_known = false;
     comet_store_clear(m->store);
 }
 

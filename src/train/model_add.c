@@ -8,12 +8,19 @@
 #include "train/model_internal.h"
 #include "train/tile_run.h"
 
+/* One of the two. */
+typedef struct addend {
+    const float *x;
+    bool is_late; /* a batch norm leaves it to the addition */
+    norm_late late;
+} addend;
+
 typedef struct add_run {
     comet_model *m;
     const op *o;
-    const float *a, *b;
+    addend addends[2];
     float *y;
-    uint64_t n, tile;
+    uint64_t n, tile, piece;
     comet_slot slot; /* that tiles go to, COMET_NO_SLOT: none */
 } add_run;
 
@@ -24,22 +31,34 @@ comet_status add_prepare(comet_model *m, op *o)
     return COMET_OK;
 }
 
-static void apply_late_norms(const add_run *r, uint64_t first, uint64_t n)
+static addend addend_of(comet_model *m, const op *o, uint32_t j)
 {
-    for (uint32_t j = 0; j < 2; j++) {
-        const uint32_t producer = r->m->values[r->o->inputs[j]].producer;
-        if (producer != NONE && r->m->ops[producer].applied_by == r->o->index)
-            norm_apply_late(r->m, &r->m->ops[producer], first, n);
-    }
+    const uint32_t producer = m->values[o->inputs[j]].producer;
+    addend a = {.x = value_data(m, o->inputs[j]), .is_late = producer != NONE && m->ops[producer].applied_by == o->index};
+    if (a.is_late)
+        a.late = norm_late_of(m, &m->ops[producer]);
+    return a;
+}
+
+static const float *addend_at(const addend *a, uint64_t first, uint64_t n, size_t worker)
+{
+    return a->is_late ? norm_apply_late(&a->late, first, n, worker) : a->x + first;
 }
 
 static comet_status add_tile(void *arg, uint64_t k, size_t worker)
 {
     const add_run *r = arg;
-    const uint64_t first = k * r->tile, n = min_u64(r->tile, r->n - first);
-    apply_late_norms(r, first, n);
-    sum_of(n, r->a + first, r->b + first, r->o->relu, r->y + first);
-    return r->slot == COMET_NO_SLOT ? COMET_OK : comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
+    const uint64_t first = k * r->tile, end = min_u64(first + r->tile, r->n);
+    for (uint64_t i = first; i < end; i += r->piece) {
+        const uint64_t n = min_u64(r->piece, end - i);
+        const float *a = addend_at(&r->addends[0], i, n, worker), *b = addend_at(&r->addends[1], i, n, worker);
+        sum_of(n, a, b, r->o->relu, r->y + i);
+    }
+    if (r->slot == COMET_NO_SLOT)
+        return COMET_OK;
+    if (end < r->n)
+        comet_store_fetch_meanwhile(r->m->store, worker, r->addends[1].x + end);
+    return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
 }
 
 uint64_t add_tile_elements(const comet_model *m, const op *o)
@@ -51,7 +70,10 @@ uint64_t add_tile_elements(const comet_model *m, const op *o)
 
 static comet_status add_tiles(add_run *r)
 {
-    r->tile = add_tile_elements(r->m, r->o);
+    r->tile = r->piece = add_tile_elements(r->m, r->o);
+    for (int j = 0; j < 2; j++)
+        if (r->addends[j].is_late)
+            r->piece = min_u64(r->piece, r->addends[j].late.piece);
     return tile_run(r->m->params.n_threads, 0, (r->n + r->tile - 1) / r->tile, add_tile, r, r->o->layer->name);
 }
 
@@ -60,8 +82,7 @@ comet_status add_forward(comet_model *m, op *o, run_mode mode)
     const value *y = &m->values[o->output];
     add_run r = {.m = m,
                  .o = o,
-                 .a = value_data(m, o->inputs[0]),
-                 .b = value_data(m, o->inputs[1]),
+                 .addends = {addend_of(m, o, 0), addend_of(m, o, 1)},
                  .y = value_data(m, o->output),
                  .n = layout_bytes(y->layout) / sizeof(float),
                  .slot = COMET_NO_SLOT};

@@ -31,6 +31,7 @@ static comet_status add_value(comet_model *m, uint32_t *index)
                                      .slot = COMET_NO_SLOT,
                                      .tensor = NONE,
                                      .whole = NO_BUFFER,
+                                     .signs = NO_BUFFER,
                                      .first_backward = NONE,
                                      .last_backward = NONE,
                                      .buffer = NO_BUFFER};

@@ -50,6 +50,8 @@ typedef struct value {
     void *taken;     /* from the store, for the op at hand in backward */
     buffer_id whole; /* room for all of it, decoded once for all readers; NO_BUFFER: each decodes it again */
     bool decoded;    /* it is there, in the step at hand */
+    buffer_id signs; /* room for them: who decodes it first leaves them to the relu that made it; NO_BUFFER: it decodes, too */
+    bool signs_known;
     uint32_t first_backward, last_backward; /* ops that read it first and last in backward, NONE: nobody does */
     buffer_id buffer;                       /* forward's, and backward's if held raw */
 } value;
@@ -104,7 +106,7 @@ struct op {
     bool norm_decoded;
     folded *folded;       /* convolution: with the batch norm behind it in backward, model_folded.h; NULL: without */
     uint32_t folded_into; /* batch norm: that convolution's op, or NONE */
-    uint32_t applied_by;  /* batch norm that is folded: the addition that makes its output on the way, in place, or NONE */
+    uint32_t applied_by;  /* batch norm that is folded: the addition that makes its output on the way, or NONE */
     const layout *workspace_layout;
     buffer_id workspace;
     comet_slot workspace_slot;
@@ -245,8 +247,17 @@ comet_status norm_backward(comet_model *m, op *o);
  * norm_scratch_bytes. */
 comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o);
-/* Elements [first, first + n), whole rows, of the output of o, which is applied_by another: in place of its input. */
-void norm_apply_late(comet_model *m, const op *o, uint64_t first, uint64_t n);
+/* A batch norm o that is applied_by another, which asks for the elements [first, first + n) of its output, whole rows and at
+ * most `piece`. They lie in a room of the worker's until it asks again; what they are computed from stays as it is. */
+typedef struct norm_late {
+    const norm_shape *shape;
+    norm_apply_coefficients apply;
+    const float *in;
+    float *rooms;
+    uint64_t room, piece; /* floats a worker; elements */
+} norm_late;
+norm_late norm_late_of(comet_model *m, const op *o);
+const float *norm_apply_late(const norm_late *l, uint64_t first, uint64_t n, size_t worker);
 /* A reader has gone through tiles in their order, if `all` to the last: then they all lie in norm_whole, where there is one. */
 void norm_took(op *o, bool all);
 
@@ -292,6 +303,8 @@ typedef struct saved_part {
 comet_status saved_take_input(comet_model *m, op *o, saved_part part);
 /* Room to decode one of n_parts of value v. */
 uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts);
+/* Of value v's signs; 0 where they cannot be left to the relu that made it, or there is none. */
+uint64_t saved_signs_bytes(const comet_model *m, uint32_t v);
 comet_status saved_drop(comet_model *m, op *o);
 /* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. Sums go to
  * mask_sums, if there are to be any. */

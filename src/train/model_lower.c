@@ -37,7 +37,8 @@ static comet_status lower_output(comet_model *m, const op *o)
     return arena_declare(&m->arena, layout_bytes(y->layout), o->index, &y->buffer);
 }
 
-/* Where a batch norm is applied late, it must be in place and by whole rows, and its coefficients stay that long. */
+/* Where a batch norm is applied late, its input lies where its output would, and stays that long with its coefficients; and the
+ * addition takes whole rows. */
 static void lower_late_norm(comet_model *m, op *o)
 {
     if (o->applied_by == NONE)
@@ -101,8 +102,21 @@ static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id 
     return COMET_OK;
 }
 
+/* Signs of o's input, if it is the first to decode it, until its maker asks for them. */
+static comet_status add_signs(comet_model *m, const op *o)
+{
+    value *x = &m->values[o->inputs[0]];
+    const uint64_t bytes = o->n_parts > 0 && x->first_backward == o->index ? saved_signs_bytes(m, o->inputs[0]) : 0;
+    if (bytes == 0)
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, bytes, moment_backward(m, o, 0), &x->signs));
+    arena_extend(&m->arena, x->signs, moment_backward(m, &m->ops[x->producer], 0));
+    return COMET_OK;
+}
+
 static comet_status add_rooms(comet_model *m, op *o)
 {
+    TRY(add_signs(m, o));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         if (j == 0 || o->inputs[j] != o->inputs[0])
             TRY(add_room(m, o, o->inputs[j], &o->rooms[j]));

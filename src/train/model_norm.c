@@ -32,6 +32,7 @@ enum {
     N_COEFFICIENTS
 };
 
+#define LATE_PIECE 2048 /* elements: with what they are added to, they stay in the first-level cache */
 #define GAMMA_FLOOR 0.1 /* of the root mean square of gamma: smaller ones are stored at that scale */
 
 /* A batch norm at work, in memory of its own within the arena. */
@@ -216,9 +217,14 @@ static comet_status for_tiles(norm_run *r, tile_fn *each)
     return for_tiles_of(r, 0, r->n_tiles, each);
 }
 
+static uint64_t room_floats(const norm_run *r)
+{
+    return rounded(r->tile * sizeof(float)) / sizeof(float);
+}
+
 static float *room_of(const norm_run *r, size_t worker)
 {
-    return r->rooms + worker * rounded(r->tile * sizeof(float)) / sizeof(float);
+    return r->rooms + worker * room_floats(r);
 }
 
 static double *segments_of(const norm_run *r, uint64_t tile)
@@ -292,6 +298,8 @@ static comet_status apply_tile(norm_run *r, uint64_t tile, size_t worker, uint64
     if (r->puts && !r->lossy)
         TRY(comet_store_put_tile(r->m->store, r->slot, tile, worker, r->in + first));
     norm_apply(r->s, r->in + first, first, n, &r->apply, r->out + first, w);
+    if (w && tile + 1 < r->n_tiles)
+        comet_store_fetch_meanwhile(r->m->store, worker, r->in + first + n);
     return w ? comet_store_put_tile(r->m->store, r->slot, tile, worker, w) : COMET_OK;
 }
 
@@ -309,12 +317,23 @@ static comet_status apply_and_put(norm_run *r, bool trains)
     return r->puts ? comet_store_put_end(store, r->slot) : COMET_OK;
 }
 
-void norm_apply_late(comet_model *m, const op *o, uint64_t first, uint64_t n)
+norm_late norm_late_of(comet_model *m, const op *o)
 {
     norm_run r;
-    float *z = value_data(m, o->output);
     begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
-    norm_apply(r.s, z + first, first, n, &r.apply, z + first, NULL);
+    return (norm_late){.shape = r.s,
+                       .apply = r.apply,
+                       .in = value_data(m, o->inputs[0]),
+                       .rooms = r.rooms,
+                       .room = room_floats(&r),
+                       .piece = min_u64(r.tile, max_u64(LATE_PIECE / r.s->period, 1) * r.s->period)};
+}
+
+const float *norm_apply_late(const norm_late *l, uint64_t first, uint64_t n, size_t worker)
+{
+    float *y = l->rooms + worker * l->room;
+    norm_apply(l->shape, l->in + first, first, n, &l->apply, y, NULL);
+    return y;
 }
 
 comet_status norm_forward(comet_model *m, op *o, run_mode mode)
@@ -341,11 +360,16 @@ comet_status norm_forward(comet_model *m, op *o, run_mode mode)
 
 /* ---- backward ---- */
 
-static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float **v)
+/* `next`: what is read or written right behind, for as many elements. */
+static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float *next,
+                              const float **v)
 {
     float *room = r->whole ? r->whole + first : room_of(r, worker);
     *v = room;
-    return r->o->norm_decoded ? COMET_OK : comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
+    if (r->o->norm_decoded)
+        return COMET_OK;
+    comet_store_fetch_meanwhile(r->m->store, worker, next);
+    return comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
 }
 
 void norm_took(op *o, bool all)
@@ -356,7 +380,7 @@ void norm_took(op *o, bool all)
 static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(take_tile(r, tile, worker, first, &v));
+    TRY(take_tile(r, tile, worker, first, r->out + (first - r->out_first), &v));
     norm_output(r->s, v, first, n, &r->stored, r->out + (first - r->out_first));
     return COMET_OK;
 }
@@ -374,7 +398,7 @@ comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end
 static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(take_tile(r, tile, worker, first, &v));
+    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
     norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, r->observes, segments_of(r, tile));
     return COMET_OK;
 }
@@ -382,7 +406,7 @@ static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_
 static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     const float *v;
-    TRY(take_tile(r, tile, worker, first, &v));
+    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
     norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, r->out + first);
     return COMET_OK;
 }

@@ -176,15 +176,21 @@ comet_status saved_put_end(comet_model *m, uint32_t v, comet_slot slot)
 typedef struct take_job {
     const comet_model *m;
     comet_slot slot;
+    uint64_t n;           /* elements of the tensor */
     uint64_t first, tile; /* the room's first tile; elements of one */
     float *room;
+    uint16_t *signs; /* of the tensor, to be told on the way, or NULL */
 } take_job;
 
 static comet_status take_tile(void *arg, uint64_t k, size_t worker)
 {
     const take_job *job = arg;
+    const uint64_t first = k * job->tile;
     const float *x;
-    return comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x);
+    TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x));
+    if (job->signs)
+        signs_of(min_u64(job->tile, job->n - first), x, job->signs + first / SIGNS_A_WORD);
+    return COMET_OK;
 }
 
 /* Where a part begins, and the tiles around it; a room has place for two more tiles. */
@@ -223,11 +229,19 @@ static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, flo
     part_tiles t;
     TRY(tiles_of_part(m, v, part, &t));
     float *where = keeps ? (float *)arena_at(&m->arena, x->whole) + t.first * t.tile : room;
-    take_job job = {.m = m, .slot = x->slot, .first = t.first, .tile = t.tile, .room = where};
+    take_job job = {.m = m,
+                    .slot = x->slot,
+                    .n = layout_bytes(x->layout) / sizeof(float),
+                    .first = t.first,
+                    .tile = t.tile,
+                    .room = where,
+                    .signs = x->signs_known ? NULL : arena_at(&m->arena, x->signs)};
     x->taken = where + (t.begin - t.first * t.tile);
     if (!x->decoded)
         TRY(tile_run(m->params.n_threads, t.first, t.end, take_tile, &job, m->ops[x->producer].layer->name));
-    x->decoded = x->decoded || (keeps && part.index + 1 == part.n);
+    const bool all = part.index + 1 == part.n;
+    x->decoded = x->decoded || (keeps && all);
+    x->signs_known = x->signs != NO_BUFFER && (x->signs_known || all);
     return COMET_OK;
 }
 
@@ -246,7 +260,7 @@ static comet_status take_value(comet_model *m, uint32_t v, saved_part part, buff
     void *where = arena_at(&m->arena, room), *whole;
     if (x->derived)
         return derive_part(m, v, part, where, scratch);
-    if (room != NO_BUFFER && (part.n > 1 || x->whole != NO_BUFFER))
+    if (room != NO_BUFFER && (part.n > 1 || x->whole != NO_BUFFER || x->signs != NO_BUFFER))
         return decode_part(m, v, part, where);
     TRY(comet_store_take(m->store, x->slot, where, &whole));
     x->taken = (float *)whole + part.index * (layout_bytes(x->layout) / sizeof(float) / part.n);
@@ -269,6 +283,18 @@ comet_status saved_take(comet_model *m, op *o)
     if (o->workspace_slot == COMET_NO_SLOT)
         return COMET_OK;
     return comet_store_take(m->store, o->workspace_slot, arena_at(&m->arena, o->room_workspace), &o->workspace_taken);
+}
+
+/* Words of 16 must not reach from one tile into the next, which another thread may decode. */
+uint64_t saved_signs_bytes(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    const uint64_t n = layout_bytes(x->layout) / sizeof(float);
+    uint64_t n_tiles, tile;
+    if (!m->coded || x->slot == COMET_NO_SLOT || x->producer == NONE || !m->ops[x->producer].masks ||
+        comet_store_tiling(m->store, x->slot, &n_tiles, &tile) != COMET_OK || tile % SIGNS_A_WORD != 0)
+        return 0;
+    return ceil_div_u64(n, SIGNS_A_WORD) * sizeof(uint16_t);
 }
 
 static comet_status drop_value(comet_model *m, const op *o, uint32_t v)
@@ -296,6 +322,7 @@ typedef struct mask_job {
     const comet_model *m;
     comet_slot slot;
     uint64_t tile, n;
+    const uint16_t *signs;   /* known already, or NULL */
     const float *whole, *dy; /* whole: decoded already, or NULL */
     float *dx, *rooms;
     const channel_sums *sums; /* of dx, or NULL */
@@ -304,13 +331,17 @@ typedef struct mask_job {
 static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
 {
     const mask_job *job = arg;
-    const float *y;
     const uint64_t first = k * job->tile, n = min_u64(job->tile, job->n - first);
-    if (job->whole)
-        y = job->whole + first;
-    else
-        TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
-    pass_where_positive(n, y, job->dy + first, job->dx + first);
+    if (job->signs) {
+        pass_where_set(n, job->signs + first / SIGNS_A_WORD, job->dy + first, job->dx + first);
+    } else {
+        const float *y = job->whole ? job->whole + first : NULL;
+        if (!y) {
+            comet_store_fetch_meanwhile(job->m->store, worker, job->dy + first);
+            TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
+        }
+        pass_where_positive(n, y, job->dy + first, job->dx + first);
+    }
     if (job->sums)
         channel_sums_add(job->sums, k, job->dx + first);
     return COMET_OK;
@@ -357,6 +388,7 @@ comet_status saved_mask(comet_model *m, const op *o)
     mask_job job = {.m = m,
                     .slot = y->slot,
                     .n = layout_bytes(y->layout) / sizeof(float),
+                    .signs = y->signs_known ? arena_at(&m->arena, y->signs) : NULL,
                     .whole = y->decoded ? arena_at(&m->arena, y->whole) : NULL,
                     .dy = arena_at(&m->arena, o->diff_dst),
                     .dx = arena_at(&m->arena, o->diff),
