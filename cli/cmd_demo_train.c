@@ -96,10 +96,10 @@ static void print_table(const cJSON *const runs[N_RUNS])
     print_size_row("activation memory", runs, "saved_bytes");
     printf("%-20s %10.1f x %10.1f x\n", "  ratio", ratio[RAW], ratio[COMPRESSED]);
     printf("%-20s %12.0f %12.0f %9.2f of raw\n", "images per second", speed[0], speed[1], speed[1] / speed[0]);
-    printf("\nActivation memory is what each step keeps until backward needs it, ratio how much less that is than the %s of\n"
-           "a program that keeps everything. The same seed and images both times; the accuracy of so short a run differs\n"
-           "by up to a point from seed to seed, raw and compressed (--seed). Peak memory is that of the whole process:\n"
-           "program, data (%s) and all.\n",
+    printf("\nActivation memory is what a step keeps until backward needs it, at its peak in the first steps; ratio is how\n"
+           "much less that is than the %s of a program that keeps everything. The same seed and images both times; the\n"
+           "accuracy of so short a run differs by a point or so from seed to seed, raw and compressed (--seed). Peak memory\n"
+           "is that of the whole process: program, data (%s) and all.\n",
            size_text((uint64_t)reference, full), size_text((uint64_t)json_number(runs[COMPRESSED], "data_bytes"), data));
 }
 
