@@ -69,6 +69,27 @@ static comet_net *zoo_net(const char *name, uint32_t image)
     return net;
 }
 
+/* Room to keep values decoded goes to those that are decoded again: not where all but one convolution is the relu that made
+ * them, which has signs. */
+static void test_what_is_kept_decoded(void **state)
+{
+    (void)state;
+    uint32_t n_kept = 0, n_single = 0;
+    comet_net *net = zoo_net("resnet20", 32);
+    const comet_model_params params = compress_params(32, COMET_COMPRESS_DENSE);
+    comet_model *m = NULL;
+    assert_int_equal(comet_model_create(&m, net, &params), COMET_OK);
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        n_kept += x->whole != NO_BUFFER;
+        n_single += x->signs != NO_BUFFER && x->n_backward == 2;
+        assert_false(x->signs != NO_BUFFER && x->n_backward == 2 && x->whole != NO_BUFFER);
+    }
+    assert_true(n_kept > 0 && n_single > 0);
+    comet_model_destroy(m);
+    comet_net_destroy(net);
+}
+
 static void test_lossless_is_off(void **state)
 {
     (void)state;
@@ -566,6 +587,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_and_retreat),
+        cmocka_unit_test(test_what_is_kept_decoded),
         cmocka_unit_test(test_lossless_is_off),
         cmocka_unit_test(test_lossless_is_off_for_operators),
         cmocka_unit_test(test_forward_is_exact),

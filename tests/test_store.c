@@ -405,6 +405,34 @@ static void test_empty_and_one(void **state)
 }
 
 /* Two slots that are put tile by tile at the same time do not mix. */
+/* A hint is gone with its tile, also where that is held raw or cannot be had. */
+static void test_hints_are_forgotten(void **state)
+{
+    (void)state;
+    comet_tensor t = some_tensor(COMET_LAYOUT_PLANAR);
+    float *x = make_data(SEED, DATA_RELU, &t), *room = need_malloc(bytes_of(&t));
+    comet_store *s = store_with(NULL, 1, NULL);
+    const workspace *ws = s->context.workers;
+    const float *tile;
+    comet_slot coded = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_BOUNDED, COMET_LEVEL_FAST, 0.05));
+    comet_slot raw = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_RAW, COMET_LEVEL_FAST, 0));
+    assert_ok(comet_store_put(s, raw, x));
+    comet_store_fetch_meanwhile(s, 0, x);
+    assert_true(ws->ahead == x);
+    assert_status(comet_store_take_tile(s, coded, 0, 0, room, &tile), COMET_ERROR_ARGUMENT);
+    assert_null(ws->ahead);
+    comet_store_fetch_meanwhile(s, 0, x);
+    assert_ok(comet_store_take_tile(s, raw, 0, 0, room, &tile));
+    assert_null(ws->ahead);
+    put_by_tiles(s, coded, x, 1); /* with hints at every other tile */
+    comet_store_fetch_meanwhile(s, 0, x);
+    assert_ok(comet_store_take_tile(s, coded, 0, 0, room, &tile));
+    assert_null(ws->ahead);
+    comet_store_destroy(s);
+    free(x);
+    free(room);
+}
+
 static void test_interleaved_puts(void **state)
 {
     comet_tensor t = some_tensor(COMET_LAYOUT_BLOCKED16);
@@ -569,6 +597,7 @@ int main(void)
         cmocka_unit_test(test_bytes_without_loss),
         cmocka_unit_test(test_index_out_of_range),
         cmocka_unit_test(test_empty_and_one),
+        cmocka_unit_test(test_hints_are_forgotten),
         cmocka_unit_test(test_interleaved_puts),
         cmocka_unit_test(test_host),
         cmocka_unit_test(test_tiling),

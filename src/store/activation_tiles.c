@@ -70,10 +70,7 @@ static comet_status put_tile(comet_store *s, store_slot *slot, uint64_t k, size_
     double since = comet_now();
     chunk_payload payload;
     store_tile *tile = &slot->tiles[k];
-    workspace *ws = &s->context.workers[worker];
-    const comet_status status = tile_encode(&slot->coding, ws, k, x, bytes, &payload, &tile->figures);
-    ws->ahead = NULL;
-    TRY(status);
+    TRY(tile_encode(&slot->coding, &s->context.workers[worker], k, x, bytes, &payload, &tile->figures));
     TRY(keep(s, slot, tile, &payload));
     add_time(&slot->ns_put, since);
     return COMET_OK;
@@ -101,9 +98,7 @@ static comet_status take_tile(comet_store *s, store_slot *slot, uint64_t k, size
     workspace *ws = &s->context.workers[worker];
     chunk_payload payload;
     TRY(fetch(s, slot, &slot->tiles[k], ws, &payload));
-    const comet_status status = tile_decode(&slot->coding, ws, k, payload, x, bytes, stream);
-    ws->ahead = NULL;
-    TRY(status);
+    TRY(tile_decode(&slot->coding, ws, k, payload, x, bytes, stream));
     add_time(&slot->ns_take, since);
     return COMET_OK;
 }
@@ -420,7 +415,7 @@ static comet_status check_put_tile(const comet_store *s, const store_slot *slot,
     return s->starved ? comet_fail(COMET_ERROR_MEMORY, "out of memory since another slot's put") : COMET_OK;
 }
 
-comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
+static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
 {
     store_slot *slot = store_find(s, which);
     if (!slot)
@@ -432,6 +427,14 @@ comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t til
         status = put_tile(s, slot, tile, worker, x, store_tile_bytes(slot, tile));
     if (status != COMET_OK)
         fail_slot(slot, status);
+    return status;
+}
+
+/* A hint is for this tile alone, whatever becomes of it. */
+comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
+{
+    const comet_status status = put_one(s, which, tile, worker, x);
+    comet_store_fetch_meanwhile(s, worker, NULL);
     return status;
 }
 
@@ -452,7 +455,7 @@ comet_status comet_store_put_end(comet_store *s, comet_slot which)
     return end(s, slot, status);
 }
 
-comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
+static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
 {
     store_slot *slot = store_find(s, which);
     if (!slot || !x)
@@ -471,4 +474,11 @@ comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t ti
     }
     atomic_fetch_add(&slot->n_tiles_taken, 1);
     return COMET_OK;
+}
+
+comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
+{
+    const comet_status status = take_one(s, which, tile, worker, room, x);
+    comet_store_fetch_meanwhile(s, worker, NULL);
+    return status;
 }

@@ -180,6 +180,7 @@ void add_to(uint64_t n, const float *x, float *y)
 /* ---- the same code for each instruction set ---- */
 
 enum { WIDE = 16 };
+_Static_assert((int)WIDE == (int)SIGNS_A_WORD, "loops take a word of signs at once");
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
 

@@ -353,6 +353,7 @@ static void keep(comet_model *m, const op *o, uint32_t v, const char *what, come
     if (!x->saved || exactness < x->exactness)
         x->exactness = exactness;
     x->saved = true;
+    x->n_backward++;
     if (x->last_backward == NONE || o->index < x->last_backward)
         x->last_backward = o->index; /* backward goes down */
     if (x->first_backward == NONE || o->index > x->first_backward)

@@ -7,8 +7,9 @@
  * Every buffer of the arena has a first and a last moment.
  *
  * What backward needs again goes through the store. Raw, it stays in its buffer. Coded, its buffer is free from its last reader
- * in forward on, and every reader in backward decodes it into room of its own. A batch norm stores one tensor for itself and
- * for those who read its output in backward: that output is derived.
+ * in forward on, and readers in backward decode it into room of their own, but for the relu that made it: who decodes it first
+ * leaves it the signs. A batch norm stores one tensor for itself and for those who read its output in backward: that output is
+ * derived.
  */
 #ifndef COMET_TRAIN_MODEL_INTERNAL_H
 #define COMET_TRAIN_MODEL_INTERNAL_H
@@ -48,10 +49,11 @@ typedef struct value {
     comet_slot slot; /* COMET_NO_SLOT: derived, or not saved */
     uint32_t tensor; /* of the adaptive bound, NONE: exact, or masks alone */
     void *taken;     /* from the store, for the op at hand in backward */
-    buffer_id whole; /* room for all of it, decoded once for all readers; NO_BUFFER: each decodes it again */
+    buffer_id whole; /* room for all of it, decoded once for all readers; NO_BUFFER: readers decode it again */
     bool decoded;    /* it is there, in the step at hand */
     buffer_id signs; /* room for them: who decodes it first leaves them to the relu that made it; NO_BUFFER: it decodes, too */
     bool signs_known;
+    uint32_t n_backward;                    /* readers in backward, the relu that made it among them */
     uint32_t first_backward, last_backward; /* ops that read it first and last in backward, NONE: nobody does */
     buffer_id buffer;                       /* forward's, and backward's if held raw */
 } value;

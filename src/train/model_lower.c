@@ -3,7 +3,7 @@
  *
  * Forward: an op's output gets a buffer of its own, or its first input's where the op works in place and nobody needs that
  * input any more. A saved value's buffer lives on until its last backward reader where it is held raw; where it is coded, it
- * has been put before its last reader runs, and every backward reader has room of its own to decode it into.
+ * has been put before its last reader runs, and backward readers have room of their own to decode it into.
  *
  * Backward: the gradient of a value is made by its readers, last reader first. The first to deliver writes (or, where the
  * gradient passes through unchanged, shares the buffer it came in); those after it add. A buffer that holds the gradient of

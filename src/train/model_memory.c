@@ -135,7 +135,14 @@ static comet_status add_whole(comet_model *m, region_plan *p, uint64_t most, com
     return COMET_OK;
 }
 
-/* For what a batch norm stored, and for values that several read. */
+/* The relu that made it decodes nothing where it has signs; a folded convolution decodes its parts twice. */
+static bool is_decoded_again(const comet_model *m, const value *y)
+{
+    const op *first = &m->ops[y->first_backward];
+    return y->n_backward - (y->signs != NO_BUFFER) > 1 || (first->folded && first->n_parts > 1);
+}
+
+/* For what a batch norm stored, and for values that several decode. */
 static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
 {
     count_live(m, p);
@@ -146,7 +153,7 @@ static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
         const uint32_t last = moment_backward(m, o, 1), first = read ? moment_backward(m, &m->ops[y->first_backward], 0) : last;
         if (o->norm_slot != COMET_NO_SLOT)
             TRY(add_whole(m, p, most, o->norm_slot, first, last, &o->norm_whole));
-        else if (read && y->slot != COMET_NO_SLOT && y->first_backward != y->last_backward)
+        else if (read && y->slot != COMET_NO_SLOT && y->first_backward != y->last_backward && is_decoded_again(m, y))
             TRY(add_whole(m, p, most, y->slot, first, last, &y->whole));
     }
     return lay_out(m, p);

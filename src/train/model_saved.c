@@ -193,7 +193,7 @@ static comet_status take_tile(void *arg, uint64_t k, size_t worker)
     return COMET_OK;
 }
 
-/* Where a part begins, and the tiles around it; a room has place for two more tiles. */
+/* Where a part begins, and the tiles around it, for which a room has place. */
 typedef struct part_tiles {
     uint64_t begin, first, end, tile;
 } part_tiles;
@@ -285,14 +285,14 @@ comet_status saved_take(comet_model *m, op *o)
     return comet_store_take(m->store, o->workspace_slot, arena_at(&m->arena, o->room_workspace), &o->workspace_taken);
 }
 
-/* Words of 16 must not reach from one tile into the next, which another thread may decode. */
+/* Words must not reach from one tile into the next, which another thread may decode. */
 uint64_t saved_signs_bytes(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
     const uint64_t n = layout_bytes(x->layout) / sizeof(float);
     uint64_t n_tiles, tile;
     if (!m->coded || x->slot == COMET_NO_SLOT || x->producer == NONE || !m->ops[x->producer].masks ||
-        comet_store_tiling(m->store, x->slot, &n_tiles, &tile) != COMET_OK || tile % SIGNS_A_WORD != 0)
+        comet_store_tiling(m->store, x->slot, &n_tiles, &tile) != COMET_OK || (n_tiles > 1 && tile % SIGNS_A_WORD != 0))
         return 0;
     return ceil_div_u64(n, SIGNS_A_WORD) * sizeof(uint16_t);
 }
@@ -366,6 +366,8 @@ uint64_t saved_mask_sums_bytes(const comet_model *m, const op *o)
 
 static uint64_t mask_rooms_floats(const comet_model *m, const op *o)
 {
+    if (m->values[o->output].signs != NO_BUFFER) /* declared by its readers, which are lowered before */
+        return 0;
     return padded_floats(m->params.n_threads * mask_tile_elements(m, o));
 }
 

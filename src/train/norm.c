@@ -97,11 +97,11 @@ typedef float vec __attribute__((vector_size(4 * WIDE)));
 #include <immintrin.h>
 
 #define LOOP(name) name##_avx2
-#define LOOP_TARGET target("avx2"),
+#define LOOP_TARGET target(ISA_TARGET_AVX2),
 #include "train/norm_loops.h"
 
 #define LOOP(name) name##_avx512
-#define LOOP_TARGET target("avx512f"),
+#define LOOP_TARGET target(ISA_TARGET_AVX512),
 #define LOOP_MASKS /* compares that make masks, which vectors of C do not come to */
 #include "train/norm_loops.h"
 #endif
