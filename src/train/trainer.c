@@ -282,7 +282,7 @@ static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
         snprintf(why, sizeof why, "values that are not finite were saved, %" PRIu64 " in all, the first in layer '%s'",
                  f->n_nonfinite, f->nonfinite_layer);
     else
-        snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before");
+        snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before (is the rate too high?)");
     note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
 }
 
