@@ -16,7 +16,13 @@
 #include "train_setup.h"
 #include "verbs.h"
 
+#define WARMUP_SHARE 0.05 /* of a run */
 enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+
+typedef struct rate_arg {
+    bool find;    /* by a range test */
+    double value; /* negative: not given */
+} rate_arg;
 
 typedef struct train_args {
     net_args net;
@@ -26,7 +32,8 @@ typedef struct train_args {
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
-    double rate, momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
+    rate_arg rate;
+    double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
     bool nesterov, resume, force, no_augment, no_winograd, no_recompute, json;
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
@@ -47,6 +54,17 @@ static bool set_schedule(void *target, const char *text, reason *why)
     return true;
 }
 
+static bool set_rate(void *target, const char *text, reason *why)
+{
+    rate_arg *rate = target;
+    rate->find = strcmp(text, "find") == 0;
+    rate->value = -1;
+    if (rate->find || set_positive(&rate->value, text, why))
+        return true;
+    const reason number = *why;
+    return reason_set(why, "%.200s; nor is it 'find'", number.text);
+}
+
 #define AT(field) offsetof(train_args, field)
 static const option options[] = {
     OPTION_MODEL(train_args),
@@ -64,10 +82,11 @@ static const option options[] = {
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
     {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
-    {0, "rate", "R", set_positive, AT(rate),
-     "largest learning rate (default sgd 0.1, 0.01 without BN; adamw 1e-3; more with auto)"},
+    {0, "rate", "R|find", set_rate, AT(rate),
+     "largest learning rate (default: follows the batch, see below); find: looks for\none in up to 100 steps before the run"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
-    {0, "warmup", "EPOCHS", set_positive, AT(warmup), "rate rises for so long; not for onecycle (default 0)"},
+    {0, "warmup", "EPOCHS", set_positive, AT(warmup),
+     "rate rises for so long; not for onecycle, which has its own\n(default 5 % of the run; 0 with --rate R)"},
     {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
     {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
     {0, "weight-decay", "W", set_positive, AT(weight_decay), "as in PyTorch (default sgd 5e-4, adamw 0.01)"},
@@ -125,21 +144,6 @@ static void catch_signals(void)
 
 /* ---- settings ---- */
 
-static bool has_batch_norm(const comet_net *net)
-{
-    for (uint32_t i = 0; i < comet_net_n_values(net); i++)
-        if (comet_net_layer(net, i)->op == COMET_OP_BATCH_NORM)
-            return true;
-    return false;
-}
-
-static double default_rate(const train_args *args, const comet_net *net)
-{
-    if (args->optimiser == COMET_OPTIMISER_ADAMW)
-        return 1e-3;
-    return has_batch_norm(net) ? 0.1 : 0.01;
-}
-
 static uint32_t usual_batch(const comet_net *net)
 {
     return comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
@@ -173,8 +177,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->train_data = s->train;
     p->test_data = s->test;
     fill_model(args, s->net, &p->model);
-    comet_schedule_init(&p->schedule, args->schedule, args->rate >= 0 ? args->rate : default_rate(args, s->net));
-    p->schedule.warmup_epochs = args->warmup;
+    comet_schedule_init(&p->schedule, args->schedule, 0); /* its rate needs the batch: settle_schedule */
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
     p->no_augment = args->no_augment;
@@ -253,53 +256,56 @@ static cli_exit open_log(const train_args *args, train_report *report)
 
 /* ---- the budget ---- */
 
-/* A run that goes on keeps the batch it had, whatever memory there is now. 0: there is none, or it cannot be read. */
-static uint64_t batch_of_run(const train_args *args)
+/* What a run that goes on keeps where the command line does not say otherwise. */
+typedef struct run_settings {
+    uint64_t batch;      /* 0: there is no run, or it cannot be read */
+    double rate, warmup; /* negative: likewise */
+} run_settings;
+
+static double number_or(const cJSON *item, double otherwise)
 {
+    return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
+}
+
+static run_settings settings_of_run(const train_args *args)
+{
+    run_settings s = {.rate = -1, .warmup = -1};
     char path[4096];
     blob text;
-    uint64_t batch = 0;
     reason why;
     if (!args->resume || (size_t)snprintf(path, sizeof path, "%s/state.json", args->out) >= sizeof path ||
         access(path, R_OK) != 0 || file_read(path, &text) != CLI_OK)
-        return 0;
+        return s;
     cJSON *state = cJSON_ParseWithLength((const char *)text.data, text.bytes);
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(state, "batch");
-    if (!cJSON_IsString(item) || !number_u64(item->valuestring, 1, UINT32_MAX, &batch, &why))
-        batch = 0;
+    const cJSON *batch = cJSON_GetObjectItemCaseSensitive(state, "batch");
+    if (!cJSON_IsString(batch) || !number_u64(batch->valuestring, 1, UINT32_MAX, &s.batch, &why))
+        s.batch = 0;
+    s.rate = number_or(cJSON_GetObjectItemCaseSensitive(state, "rate"), -1);
+    s.warmup = number_or(cJSON_GetObjectItemCaseSensitive(state, "warmup_epochs"), -1);
     cJSON_Delete(state);
     blob_free(&text);
-    return batch;
+    return s;
 }
 
-/* Batch, compression and rate as memory allows. */
-static cli_exit settle_budget(const train_args *args, comet_train_params *p, train_report *report)
+/* Batch and compression as memory allows. A run that goes on keeps its batch, whatever memory there is now. */
+static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
 {
     budget_args budget = args->budget;
     char text[BUDGET_TEXT_BYTES];
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
-    const uint64_t earlier = batch_of_run(args);
     if (earlier > 0 && budget.batch.value == 0) {
         budget.batch.automatic = false;
         p->model.batch = (uint32_t)earlier;
     }
     budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
     const cli_exit code = budget_settle(&budget, &args->compression, p, text);
-    if (code != CLI_OK)
-        return code;
-    train_report_note(report, text);
-    if (!args->budget.batch.automatic || args->rate >= 0)
-        return CLI_OK;
-    const uint32_t usual = usual_batch(p->net);
-    const double rate = p->schedule.rate, factor = budget_rate_factor(args->optimiser, p->model.batch, usual);
-    p->schedule.rate = rate * factor;
-    snprintf(text, sizeof text, "rate %.4g: the usual %.4g of batch %u times %.3g, %s %u / %u, at most 4", p->schedule.rate,
-             rate, (unsigned)usual, factor, args->optimiser == COMET_OPTIMISER_ADAMW ? "the root of" : "as",
-             (unsigned)p->model.batch, (unsigned)usual);
-    train_report_note(report, text);
-    return CLI_OK;
+    if (code == CLI_OK)
+        train_report_note(report, text);
+    return code;
 }
+
+/* ---- the rate ---- */
 
 /* Epochs of the run, which --max-steps may end inside one. */
 static double epochs_of(const train_args *args, const comet_train_params *p)
@@ -311,11 +317,61 @@ static double epochs_of(const train_args *args, const comet_train_params *p)
     return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
 }
 
-/* Decays come after each third of the run: of so many epochs, for which the batch must be settled. */
-static void settle_schedule(const train_args *args, comet_train_params *p)
+/* The default rate, and one that is found, come after a short rise; who gives a rate gets it from the first step on. */
+static double warmup_of(const train_args *args, const run_settings *earlier, const comet_train_params *p)
 {
+    if (args->warmup >= 0 || args->rate.value >= 0)
+        return fmax(args->warmup, 0);
+    if (args->schedule == COMET_SCHEDULE_ONECYCLE)
+        return 0;
+    return earlier->warmup >= 0 ? earlier->warmup : WARMUP_SHARE * epochs_of(args, p);
+}
+
+static uint64_t images_per_update(const comet_train_params *p)
+{
+    return (uint64_t)p->model.batch * (p->model.accumulate > 1 ? p->model.accumulate : 1);
+}
+
+static void note_default_rate(const comet_train_params *p, train_report *report)
+{
+    char text[160];
+    snprintf(text, sizeof text, "rate %.4g, the default for %" PRIu64 " images an update; --rate sets another",
+             p->schedule.rate, images_per_update(p));
+    train_report_note(report, text);
+}
+
+/* Rate and warm-up, for which the batch must be settled. Decays of `step` come after each third of the run. */
+static void settle_schedule(const train_args *args, const run_settings *earlier, comet_train_params *p, train_report *report)
+{
+    p->schedule.warmup_epochs = warmup_of(args, earlier, p);
     if (args->schedule == COMET_SCHEDULE_STEP)
         p->schedule.every = epochs_of(args, p) / 3;
+    p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
+    if (p->schedule.rate >= 0)
+        return;
+    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p));
+    if (!args->rate.find)
+        note_default_rate(p, report);
+}
+
+static cli_exit find_rate(comet_train_params *p, train_report *report)
+{
+    comet_rate_search found;
+    char text[320];
+    const comet_status status = comet_rate_find(p, &found);
+    if (status != COMET_OK)
+        return fail_status(status, NULL);
+    p->schedule.rate = found.rate;
+    if (found.found)
+        snprintf(text, sizeof text,
+                 "rate %.4g, found in %" PRIu32 " steps: the loss fell from %.4g to %.4g, lowest at a rate of %.4g", found.rate,
+                 found.n_steps, found.start_loss, found.lowest_loss, found.rate_at_lowest);
+    else
+        snprintf(text, sizeof text, "rate %.4g, the default: the loss did not fall with any rate in %" PRIu32 " steps",
+                 found.rate, found.n_steps);
+    if (!stop_signal)
+        train_report_note(report, text);
+    return CLI_OK;
 }
 
 /* ---- the run ---- */
@@ -349,7 +405,25 @@ static void close_session(session *s)
     comet_net_destroy(s->net);
 }
 
-static cli_exit train(const train_args *args, comet_train_params *p, train_report *report)
+/* A run that learnt nothing is no success, even though it ended as planned. */
+static cli_exit learnt_nothing(const train_args *args, const comet_train_params *p, const comet_train_result *result)
+{
+    char kept[4200] = "";
+    if (args->out)
+        snprintf(kept, sizeof kept, "; its checkpoint is in %.4000s", args->out);
+    return fail(CLI_FAILED,
+                "the training loss never fell below its start: %.4g in the first 10 steps, %.4g at its lowest since; try a "
+                "lower rate (--rate %.2g), --rate find, and look at labels and images%s",
+                result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
+}
+
+static cli_exit stopped_early(void)
+{
+    say("stopped by a signal while it looked for a rate; nothing is kept");
+    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+}
+
+static cli_exit train(const train_args *args, bool finds_rate, comet_train_params *p, train_report *report)
 {
     comet_train_result result;
     char weights[4096];
@@ -359,11 +433,16 @@ static cli_exit train(const train_args *args, comet_train_params *p, train_repor
             return code;
         p->weights = weights;
     }
+    p->user = report;
+    catch_signals();
+    if (finds_rate) {
+        const cli_exit code = find_rate(p, report);
+        if (code != CLI_OK || stop_signal)
+            return code != CLI_OK ? code : stopped_early();
+    }
     report->data = args->data.spec;
     report->seed = p->model.seed;
     report->rate = p->schedule.rate;
-    p->user = report;
-    catch_signals();
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
         train_report_failure(report, comet_last_error());
@@ -371,8 +450,16 @@ static cli_exit train(const train_args *args, comet_train_params *p, train_repor
     }
     if (args->dump && args->dump_step > result.last.step)
         say("there was no step %" PRIu64 ": nothing was written to %s", args->dump_step, args->dump);
+    if (!result.stopped && result.unsaved)
+        return fail(CLI_FAILED, "the checkpoint of the last step was not written to %s", args->out);
+    if (!result.stopped && result.never_fell)
+        return learnt_nothing(args, p, &result);
+    if (result.only_guesses)
+        say("the training loss never fell below that of a guess: it was %.4g at its lowest; train longer, or try a lower rate "
+            "or --rate find",
+            result.last.lowest_loss);
     if (!result.stopped)
-        return result.unsaved ? fail(CLI_FAILED, "the checkpoint of the last step was not written to %s", args->out) : CLI_OK;
+        return CLI_OK;
     say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,
         !args->out       ? "nothing is kept without --out"
         : result.unsaved ? "its checkpoint was not written"
@@ -387,6 +474,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     session s = {0};
     comet_train_params params;
     (void)operands, (void)n_operands;
+    const run_settings earlier = settings_of_run(args);
     cli_exit code = check_args(args);
     if (code == CLI_OK)
         code = check_out(args);
@@ -398,11 +486,12 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = open_log(args, &report);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
-        code = settle_budget(args, &params, &report);
-        settle_schedule(args, &params);
+        code = settle_budget(args, earlier.batch, &params, &report);
     }
-    if (code == CLI_OK)
-        code = train(args, &params, &report);
+    if (code == CLI_OK) {
+        settle_schedule(args, &earlier, &params, &report);
+        code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
+    }
     if (report.log)
         fclose(report.log);
     close_session(&s);
@@ -416,8 +505,9 @@ const verb verb_train = {
     .details =
         "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
         "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
-        "little to the noise that gradients have anyway; forward is exact. With --batch auto the default rate is times\n"
-        "batch / default batch, for adamw times its square root, at most 4 times. docs/training.md has the whole story.\n",
+        "little to the noise that gradients have anyway; forward is exact. The default rate is 0.1 (0.01 for nets without\n"
+        "batch norm) for each 256 images of an update with sgd, 1e-3 times the square root of images / 256 with adamw.\n"
+        "docs/training.md has the whole story.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
@@ -429,7 +519,8 @@ const verb verb_train = {
     .defaults = &(const train_args){.epochs = 10,
                                     .optimiser = COMET_OPTIMISER_SGD,
                                     .schedule = COMET_SCHEDULE_ONECYCLE,
-                                    .rate = -1,
+                                    .rate = {.value = -1},
+                                    .warmup = -1,
                                     .momentum = -1,
                                     .weight_decay = -1,
                                     .compression = COMPRESSION_DEFAULTS},

@@ -2,7 +2,6 @@
 #include "train_budget.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,7 +13,6 @@
 #define MIB ((uint64_t)1 << 20)
 #define GIB ((uint64_t)1 << 30)
 enum { MAX_LADDER = 4, NEXT_FORECAST = 50 /* forecasts for the same job differ by up to this part */ };
-static const double most_rate = 4;
 
 bool set_batch(void *target, const char *text, reason *why)
 {
@@ -30,12 +28,6 @@ bool set_batch(void *target, const char *text, reason *why)
 bool budget_is_asked(const budget_args *budget, const compression_args *compression)
 {
     return budget->memory > 0 || budget->batch.automatic || compression->spill;
-}
-
-double budget_rate_factor(comet_optimiser_kind optimiser, uint32_t batch, uint32_t usual)
-{
-    const double times = (double)batch / usual;
-    return fmin(optimiser == COMET_OPTIMISER_ADAMW ? sqrt(times) : times, most_rate);
 }
 
 /* From what was asked for to what takes least; nothing coded takes least where batches are tiny. Whoever asked for exact bits

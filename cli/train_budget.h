@@ -29,8 +29,4 @@ bool budget_is_asked(const budget_args *budget, const compression_args *compress
 cli_exit budget_settle(const budget_args *args, const compression_args *compression, comet_train_params *p,
                        char text[BUDGET_TEXT_BYTES]);
 
-/* What the default rate becomes when the batch was chosen: times batch / usual for sgd, its square root for adamw, at most 4.
- */
-double budget_rate_factor(comet_optimiser_kind optimiser, uint32_t batch, uint32_t usual);
-
 #endif

@@ -211,6 +211,16 @@ static void log_text(train_report *r, const char *name, const comet_train_event 
     log_line(r, &j);
 }
 
+static void log_rate(train_report *r, const comet_train_event *e)
+{
+    json j = json_begin();
+    json_add_text(&j, "event", "rate");
+    json_add_u64(&j, "step", e->step);
+    json_add_double(&j, "rate", e->rate);
+    json_add_double(&j, "train_loss", e->train_loss);
+    log_line(r, &j);
+}
+
 static json end_object(const comet_train_event *e)
 {
     json j = json_begin();
@@ -229,6 +239,9 @@ static json end_object(const comet_train_event *e)
     json_add_double(&j, "best_top1", e->best_top1);
     json_add_double(&j, "wait_share", e->wait_share);
     json_add_u64(&j, "skipped_images", e->n_skipped);
+    json_add_u64(&j, "skipped_test_images", e->n_test_skipped);
+    json_add_double(&j, "start_loss", e->start_loss);
+    json_add_double(&j, "lowest_loss", e->lowest_loss);
     json_add_u64(&j, "data_bytes", e->data_bytes);
     return j;
 }
@@ -337,6 +350,8 @@ static void show_end(const train_report *r, const comet_train_event *e)
         show_costs(e);
     if (e->n_skipped > 0)
         printf("%" PRIu64 " broken image%s skipped\n", e->n_skipped, e->n_skipped == 1 ? " was" : "s were");
+    if (e->n_test_skipped > 0)
+        printf("%" PRIu64 " broken test image%s skipped\n", e->n_test_skipped, e->n_test_skipped == 1 ? " was" : "s were");
     fflush(stdout);
 }
 
@@ -395,5 +410,10 @@ void train_report_event(void *user, const comet_train_event *e)
         say("%s", e->text);
         break;
     case COMET_EVENT_END: on_end(r, e); break;
+    case COMET_EVENT_RATE:
+        log_rate(r, e);
+        progress_text("looking for a rate  step %" PRIu64 "/%" PRIu64 "  rate %.3g  loss %.4f", e->step, e->n_steps, e->rate,
+                      e->train_loss);
+        break;
     }
 }

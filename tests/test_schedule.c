@@ -54,15 +54,35 @@ static void test_cosine(void **state)
     assert_near(comet_schedule_rate(&s, 55, 100, 10), 0.6, 1e-12);
 }
 
+static double default_rate(const char *net_name, comet_optimiser_kind kind, uint64_t images)
+{
+    comet_net *net = NULL;
+    assert_ok(comet_net_zoo(&net, net_name, 0, 0, 0));
+    const double rate = comet_default_rate(net, kind, images);
+    comet_net_destroy(net);
+    return rate;
+}
+
+/* By the batch; half as much at half of it for SGD, the root of that for AdamW, and a limit for large ones. */
+static void test_default_rates(void **state)
+{
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 256), 0.1, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 32), 0.0125, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 1024), 0.4, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 65536), 0.4, 1e-12);
+    assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 32), 0.00125, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 256), 1e-3, 1e-12);
+    assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 64), 5e-4, 1e-12);
+    assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 65536), 2e-3, 1e-12);
+}
+
 int main(void)
 {
     (void)golden_weights;
     (void)golden_cases;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_onecycle),
-        cmocka_unit_test(test_constant_and_warmup),
-        cmocka_unit_test(test_step),
-        cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_onecycle), cmocka_unit_test(test_constant_and_warmup), cmocka_unit_test(test_step),
+        cmocka_unit_test(test_cosine),   cmocka_unit_test(test_default_rates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

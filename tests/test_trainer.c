@@ -11,6 +11,8 @@
 
 #include "comet/train.h"
 #include "train/checkpoint.h"
+#include "train/loss_watch.h"
+#include "train/safetensors.h"
 
 #include "tiny_net.h"
 
@@ -21,6 +23,10 @@ typedef struct observed {
     uint64_t stop_at; /* step that sets the flag; 0: none */
     uint64_t full_at; /* step from which on files are limited to full_bytes; 0: none */
     uint64_t full_bytes;
+    bool stop_when_saved; /* sets the flag with the first checkpoint */
+    size_t n_rates;
+    double rates[128];
+    char order[64]; /* of events: s, checkpoint; e, epoch */
     volatile sig_atomic_t stop;
     comet_train_event end;
     double last_loss;
@@ -52,8 +58,20 @@ static void on_event(void *user, const comet_train_event *e)
             limit_files(o->full_bytes);
         break;
     case COMET_EVENT_ASSESS: assert_true(comet_model_compression(e->model).n_assessments > 0); break;
-    case COMET_EVENT_EPOCH: o->n_epoch++; break;
-    case COMET_EVENT_CHECKPOINT: e->checkpoint_ok ? o->n_saved++ : o->n_failed++; break;
+    case COMET_EVENT_EPOCH:
+        o->n_epoch++;
+        strncat(o->order, "e", sizeof o->order - strlen(o->order) - 1);
+        break;
+    case COMET_EVENT_CHECKPOINT:
+        e->checkpoint_ok ? o->n_saved++ : o->n_failed++;
+        strncat(o->order, "s", sizeof o->order - strlen(o->order) - 1);
+        o->stop = o->stop || o->stop_when_saved;
+        break;
+    case COMET_EVENT_RATE:
+        assert_true(o->n_rates < COUNT_OF(o->rates) && e->step == o->n_rates + 1);
+        o->rates[o->n_rates++] = e->rate;
+        o->stop = o->stop_at > 0 && e->step == o->stop_at;
+        break;
     case COMET_EVENT_NOTE:
         o->n_note++;
         snprintf(o->notes + strlen(o->notes), sizeof o->notes - strlen(o->notes), "%s\n", e->text);
@@ -143,6 +161,124 @@ static void test_events(void **state)
     assert_true(result.last.test_top5 == 1 || result.last.test_top5 <= 1);
     assert_true(result.last.best_top1 >= result.last.test_top1);
     assert_true(result.memory.total > 0 && result.last.peak_rss_bytes > 0 && result.last.images_per_s > 0);
+    close_setting(&s);
+}
+
+/* The step in the metadata of a checkpoint. */
+static uint64_t step_of(const char *name)
+{
+    char path[300];
+    safetensors_file *file = NULL;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_ok(safetensors_open(&file, path));
+    const char *key = "\"step\":\"", *at = strstr(safetensors_metadata(file, "comet"), key);
+    assert_non_null(at);
+    const uint64_t step = strtoull(at + strlen(key), NULL, 10);
+    safetensors_close(file);
+    return step;
+}
+
+/* An evaluation may be long: what was learnt is saved before it, and its scores after it. */
+static void test_saved_before_evaluation(void **state)
+{
+    setting s;
+    comet_train_result whole, part;
+    open_setting(&s, TINY_NET);
+    s.p.out = folder;
+    assert_ok(comet_train_run(&s.p, &whole));
+    assert_true(strncmp(s.o.order, "sess", 4) == 0); /* the second of the three is the best so far */
+    assert_int_equal(step_of("last.safetensors"), 12);
+    assert_int_equal(step_of("previous.safetensors"), 6); /* not the same step again */
+    checkpoint_clear(folder);
+    s.o = (observed){.stop_when_saved = true};
+    assert_ok(comet_train_run(&s.p, &part));
+    assert_true(part.stopped);
+    assert_string_equal(s.o.order, "s");
+    assert_int_equal(step_of("last.safetensors"), 6);
+    s.o = (observed){0};
+    s.p.resume = true;
+    assert_ok(comet_train_run(&s.p, &part));
+    assert_true(s.o.order[0] == 'e'); /* the evaluation comes again, the file need not */
+    assert_memory_equal(&part.last.test_loss, &whole.last.test_loss, sizeof(double));
+    assert_memory_equal(&part.last.best_top1, &whole.last.best_top1, sizeof(double));
+    close_setting(&s);
+}
+
+static void test_loss_watch(void **state)
+{
+    loss_watch w = loss_watch_begin();
+    for (uint64_t i = 0; i < 10; i++)
+        loss_watch_add(&w, i, 2 + 0.1 * (double)i);
+    assert_near(w.start, 2.45, 1e-12);
+    assert_true(isnan(w.lowest));
+    for (uint64_t i = 10; i < 30; i++)
+        loss_watch_add(&w, i, 2.5);
+    assert_near(w.lowest, 2.455, 1e-12);
+    assert_true(loss_watch_never_fell(&w, 30));
+    assert_false(loss_watch_never_fell(&w, 19)); /* too short to tell */
+    loss_watch_add(&w, 30, 1.9);
+    assert_false(loss_watch_never_fell(&w, 31));
+    assert_true(loss_watch_only_guesses(&w, 31, 4)); /* a guess among four has 1.386 */
+    assert_false(loss_watch_only_guesses(&w, 19, 4));
+    assert_false(loss_watch_only_guesses(&w, 31, 12)); /* among twelve 2.485 */
+    w = loss_watch_begin();                            /* a checkpoint that does not know */
+    loss_watch_add(&w, 30, 1.9);
+    assert_false(loss_watch_never_fell(&w, 31) || loss_watch_only_guesses(&w, 31, 4));
+}
+
+/* Ended in one go, or stopped and resumed in the middle of its start. */
+static void test_never_fell(void **state)
+{
+    for (int rate = 0; rate < 3; rate++) {
+        static const double rates[] = {0.02, 3, 0};
+        setting s;
+        comet_train_result whole, part;
+        open_setting(&s, TINY_NET);
+        s.p.out = folder;
+        s.p.epochs = 5;
+        s.p.model.optimiser.weight_decay = 0;
+        comet_schedule_init(&s.p.schedule, COMET_SCHEDULE_CONSTANT, rates[rate]);
+        checkpoint_clear(folder);
+        assert_ok(comet_train_run(&s.p, &whole));
+        assert_int_equal(whole.never_fell, rates[rate] == 3);
+        assert_true(whole.last.start_loss > 0 && whole.last.lowest_loss > 0);
+        checkpoint_clear(folder);
+        s.o = (observed){.stop_at = 5};
+        assert_ok(comet_train_run(&s.p, &part));
+        assert_false(part.never_fell);
+        s.o = (observed){0};
+        s.p.resume = true;
+        assert_ok(comet_train_run(&s.p, &part));
+        assert_int_equal(part.never_fell, whole.never_fell);
+        assert_memory_equal(&part.last.start_loss, &whole.last.start_loss, sizeof(double));
+        assert_memory_equal(&part.last.lowest_loss, &whole.last.lowest_loss, sizeof(double));
+        close_setting(&s);
+    }
+}
+
+static void test_rate_search(void **state)
+{
+    setting s;
+    comet_rate_search first, second;
+    open_setting(&s, TINY_NET);
+    s.p.model.batch = 50;
+    assert_ok(comet_rate_find(&s.p, &first));
+    const double usual = comet_default_rate(s.net, COMET_OPTIMISER_SGD, 50);
+    assert_true(first.found && first.n_steps == s.o.n_rates && first.n_steps >= 20);
+    assert_near(s.o.rates[0], usual / 30, usual * 1e-9);
+    for (size_t i = 2; i < s.o.n_rates; i++)
+        assert_near(s.o.rates[i] / s.o.rates[i - 1], pow(900, 1.0 / 99), 1e-9);
+    assert_true(first.rate == first.rate_at_lowest && first.rate >= s.o.rates[10]);
+    assert_true(first.lowest_loss < first.start_loss);
+    s.o = (observed){0};
+    s.p.model.accumulate = 1; /* the same, said otherwise */
+    assert_ok(comet_rate_find(&s.p, &second));
+    assert_memory_equal(&first.rate, &second.rate, sizeof(double));
+    s.o = (observed){.stop_at = 30};
+    assert_ok(comet_rate_find(&s.p, &second));
+    assert_int_equal(s.o.n_rates, 30);
+    assert_false(second.found);
+    assert_near(second.rate, usual, 0);
     close_setting(&s);
 }
 
@@ -426,6 +562,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_events, empty),
+        cmocka_unit_test_teardown(test_saved_before_evaluation, empty),
+        cmocka_unit_test(test_loss_watch),
+        cmocka_unit_test_teardown(test_never_fell, empty),
+        cmocka_unit_test(test_rate_search),
         cmocka_unit_test_teardown(test_accumulate, empty),
         cmocka_unit_test_teardown(test_stop_and_resume, empty),
         cmocka_unit_test_teardown(test_stop_and_resume_bounded, empty),

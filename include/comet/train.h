@@ -247,6 +247,10 @@ COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind
 /* Rate of `step` (from 0) out of n_steps, with steps_per_epoch. */
 COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
 
+/* The largest rate of a run that was given none: SGD 0.1 for every 256 images of an update (0.01 for nets without batch norm),
+ * AdamW 1e-3 times the square root of that; at most 4 times what 256 images have. */
+COMET_API double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update);
+
 /* ---- weights in files ---- */
 
 /* Weights and running statistics as safetensors, written to a temporary file and renamed. */
@@ -280,6 +284,7 @@ typedef enum comet_event_kind {
     COMET_EVENT_ASSESS,     /* bounds were assessed in this step: see comet_model_assessment_line */
     COMET_EVENT_NOTE,       /* `text` is a sentence for the user: images skipped, an older checkpoint used, early stop ... */
     COMET_EVENT_END,
+    COMET_EVENT_RATE, /* an update of comet_rate_find: its step, rate and train_loss; the fields of a run are not set */
 } comet_event_kind;
 
 typedef struct comet_train_event {
@@ -295,7 +300,10 @@ typedef struct comet_train_event {
     double train_seconds;                              /* of them, training alone: evaluation and saving do not count */
     double images_per_s;                               /* in train_seconds */
     double wait_share;                                 /* of training time spent waiting for the loader */
-    uint64_t n_skipped;                                /* broken images */
+    uint64_t n_skipped;                                /* broken images of the training part */
+    uint64_t n_test_skipped;                           /* broken images of the last evaluation */
+    double start_loss;                                 /* training loss of the first 10 updates, a mean; NaN: not known yet */
+    double lowest_loss;                                /* lowest fading mean over 10 updates since then; NaN: not known yet */
     uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
     uint64_t peak_rss_bytes;
     bool checkpoint_ok;
@@ -332,12 +340,28 @@ typedef struct comet_train_result {
     comet_memory memory;
     bool stopped; /* by the stop flag, before the last step */
     bool unsaved; /* checkpoints were asked for, and that of the last step could not be written */
+    /* Of runs that ended after 20 updates or more: */
+    bool never_fell;   /* lowest_loss is not below start_loss */
+    bool only_guesses; /* nor below log(classes), the loss of a guess */
 } comet_train_result;
 
 /* Runs to the end, or until stopped. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position
  * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);
+
+typedef struct comet_rate_search {
+    double rate;           /* that was chosen; the default where none was found */
+    bool found;            /* false: the loss did not fall with any rate, or the stop flag ended the test */
+    uint32_t n_steps;      /* that were tried, at most 100 */
+    double rate_at_lowest; /* where the loss was lowest */
+    double start_loss, lowest_loss;
+} comet_rate_search;
+
+/* A range test for params->schedule.rate, which is not read: up to 100 updates of a model of its own, from the same weights and
+ * data as the run would begin with, whose rate grows until the loss rises. Sends COMET_EVENT_RATE after each. Needs the memory
+ * of a run, and frees it. */
+COMET_API comet_status comet_rate_find(const comet_train_params *params, comet_rate_search *result);
 
 /* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
  * its classes, or more. `what` goes into the sentence: "training", "test". */

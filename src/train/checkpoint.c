@@ -24,10 +24,11 @@ enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
 
 typedef enum field_type { FIELD_U64, FIELD_DOUBLE } field_type;
 typedef enum field_rule {
-    RULE_STATE, /* restored */
-    RULE_SAME,  /* must be what the run has */
-    RULE_TOLD,  /* if not, the user is told */
-    RULE_ADDED, /* likewise; 0 in files from before it was */
+    RULE_STATE,       /* restored */
+    RULE_STATE_ADDED, /* likewise; NaN in files from before it was */
+    RULE_SAME,        /* must be what the run has */
+    RULE_TOLD,        /* if not, the user is told */
+    RULE_ADDED,       /* likewise; 0 in files from before it was */
 } field_rule;
 
 typedef struct field {
@@ -45,6 +46,10 @@ typedef struct field {
     {                                                                \
 #name, type, rule, offsetof(checkpoint_state, settings.name) \
     }
+#define WATCHED(name, member)                                                          \
+    {                                                                                  \
+        name, FIELD_DOUBLE, RULE_STATE_ADDED, offsetof(checkpoint_state, watch.member) \
+    }
 static const field fields[] = {
     STATE(step, FIELD_U64),
     STATE(epoch, FIELD_U64),
@@ -58,6 +63,9 @@ static const field fields[] = {
     STATE(best_top1, FIELD_DOUBLE),
     STATE(n_worse, FIELD_U64),
     STATE(tested_step, FIELD_U64),
+    WATCHED("start_loss", start),
+    WATCHED("mean_loss", mean),
+    WATCHED("lowest_loss", lowest),
     SETTING(net, FIELD_U64, RULE_SAME),
     SETTING(data, FIELD_U64, RULE_SAME),
     SETTING(batch, FIELD_U64, RULE_SAME),
@@ -153,7 +161,9 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
     for (size_t i = 0; i < N_FIELDS && status == COMET_OK; i++) {
         const field *f = &fields[i];
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, f->name);
-        if (!item && f->rule == RULE_ADDED)
+        if (!item && f->rule == RULE_STATE_ADDED)
+            *double_in(state, f) = NAN;
+        if (!item && (f->rule == RULE_ADDED || f->rule == RULE_STATE_ADDED))
             continue;
         if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no good '%s'", path, f->name);
@@ -266,19 +276,31 @@ static void save_readable(const char *folder, const checkpoint_state *state)
     free(path);
 }
 
-comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state)
+static comet_status save_last(const char *folder, const char *keep, const comet_model *model, const checkpoint_state *state)
 {
-    char *last = NULL, *previous = NULL;
+    char *last = NULL;
     comet_status status = path_in(folder, "last.safetensors", &last);
     if (status == COMET_OK)
-        status = path_in(folder, "previous.safetensors", &previous);
-    if (status == COMET_OK)
-        status = save_model(last, previous, model, state, true);
+        status = save_model(last, keep, model, state, true);
     if (status == COMET_OK)
         save_readable(folder, state);
-    free(previous);
     free(last);
     return status;
+}
+
+comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state)
+{
+    char *previous = NULL;
+    comet_status status = path_in(folder, "previous.safetensors", &previous);
+    if (status == COMET_OK)
+        status = save_last(folder, previous, model, state);
+    free(previous);
+    return status;
+}
+
+comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state)
+{
+    return save_last(folder, NULL, model, state);
 }
 
 comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state)
@@ -335,7 +357,7 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
     changed[0] = '\0';
     for (size_t i = 0; i < N_FIELDS; i++) {
         const field *f = &fields[i];
-        if (f->rule == RULE_STATE || fields_equal(f, state, &ours))
+        if (f->rule == RULE_STATE || f->rule == RULE_STATE_ADDED || fields_equal(f, state, &ours))
             continue;
         if (f->rule == RULE_SAME)
             return must_be_same(path, f, state, &ours);

@@ -15,6 +15,7 @@
 #define COMET_TRAIN_CHECKPOINT_H
 
 #include "comet/train.h"
+#include "train/loss_watch.h"
 
 /* What a run is. Fields are u64 or double alone; checkpoint.c lists them. */
 typedef struct checkpoint_settings {
@@ -38,11 +39,14 @@ typedef struct checkpoint_state {
     double best_top1;                       /* negative before the first */
     uint64_t n_worse;                       /* epochs since the best */
     uint64_t tested_step;                   /* updates done at the last evaluation; 0: none yet */
+    loss_watch watch;
     checkpoint_settings settings;
 } checkpoint_state;
 
 /* Writes `last` and state.json, or fails and leaves what was there. Weights that are not finite are not written. */
 comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state);
+/* Once more for the same step: replaces `last` and leaves `previous`. */
+comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state);
 comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state);
 
 typedef enum checkpoint_found {

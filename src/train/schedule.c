@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 
+enum { RATE_IMAGES = 256, MOST_TIMES = 4 }; /* of default rates */
 static const double pi = 3.14159265358979323846;
 
 void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
@@ -21,6 +22,23 @@ void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, dou
     schedule->rate = rate;
     schedule->factor = 0.1;
     schedule->every = 30;
+}
+
+static bool has_batch_norm(const comet_net *net)
+{
+    for (uint32_t i = 0; i < comet_net_n_values(net); i++)
+        if (comet_net_layer(net, i)->op == COMET_OP_BATCH_NORM)
+            return true;
+    return false;
+}
+
+/* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root. */
+double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update)
+{
+    const double times = fmin((double)images_per_update / RATE_IMAGES, MOST_TIMES);
+    if (optimiser == COMET_OPTIMISER_ADAMW)
+        return 1e-3 * sqrt(times);
+    return (has_batch_norm(net) ? 0.1 : 0.01) * times;
 }
 
 static comet_status check_kind(const comet_schedule *s)

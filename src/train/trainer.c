@@ -26,6 +26,7 @@
 #include "train/optimiser.h"
 #include "train/parallel.h"
 #include "train/schedule.h"
+#include "train/trainer.h"
 
 enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128, QUEUE = 3, TEXT_BYTES = 768, MAX_ACCUMULATE = 65536 };
 
@@ -43,6 +44,7 @@ typedef struct trainer {
     uint64_t n_images, n_skipped_told, test_bytes;
     double rate, step_loss, step_top1; /* of the last update */
     double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
+    uint64_t n_test_skipped;           /* broken images of the last evaluation */
     uint64_t n_assessments;            /* told so far */
     uint64_t n_withdrawals;            /* of bounds, so far */
     bool withdrew;                     /* in the last step */
@@ -85,6 +87,9 @@ static comet_train_event event_of(const trainer *t, comet_event_kind kind, const
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
         .wait_share = t->train_seconds > 0 ? fmin(loader.wait_seconds / t->train_seconds, 1) : 0,
         .n_skipped = loader.n_skipped,
+        .n_test_skipped = t->n_test_skipped,
+        .start_loss = t->state.watch.start,
+        .lowest_loss = t->state.watch.lowest,
         .data_bytes = loader.bytes + t->test_bytes,
         .peak_rss_bytes = comet_peak_rss(),
     };
@@ -123,6 +128,15 @@ static void note_skipped(trainer *t)
     t->n_skipped_told = stats.n_skipped;
 }
 
+/* Told once: every evaluation reads the same images. */
+static void note_test_skipped(trainer *t, const comet_loader_stats *stats)
+{
+    if (stats->n_skipped > t->n_test_skipped)
+        note(t, "%" PRIu64 " broken test image%s skipped, the next readable one was scored instead; the first: %s",
+             stats->n_skipped, stats->n_skipped == 1 ? "" : "s", stats->first_skipped);
+    t->n_test_skipped = stats->n_skipped;
+}
+
 /* ---- checkpoints ---- */
 
 static void tell_checkpoint(const trainer *t, comet_status status, const char *name)
@@ -137,17 +151,31 @@ static void tell_checkpoint(const trainer *t, comet_status status, const char *n
     send(t, &event);
 }
 
-/* A checkpoint that cannot be written is told, and training goes on: the one before is intact. */
+/* Is there a checkpoint of the last update? */
+static bool is_saved(const trainer *t)
+{
+    return t->saved && t->saved_step == t->state.step;
+}
+
+/* A checkpoint that cannot be written is told, and training goes on: the one before is intact. Scores of an evaluation are
+ * added to the checkpoint of the same step, so that the previous file stays that of an earlier one. */
 static void save(trainer *t)
 {
     if (!t->p->out)
         return;
-    const comet_status status = checkpoint_save(t->p->out, t->model, &t->state);
+    const comet_status status =
+        is_saved(t) ? checkpoint_save_again(t->p->out, t->model, &t->state) : checkpoint_save(t->p->out, t->model, &t->state);
     if (status == COMET_OK) {
         t->saved = true;
         t->saved_step = t->state.step;
     }
     tell_checkpoint(t, status, "last.safetensors");
+}
+
+static void save_unless_saved(trainer *t)
+{
+    if (!is_saved(t))
+        save(t);
 }
 
 static void save_best(const trainer *t)
@@ -256,6 +284,7 @@ static void tally(trainer *t, const comet_scores *sum)
 {
     t->step_loss = sum->loss / sum->n_valid;
     t->step_top1 = (double)sum->n_top1 / sum->n_valid;
+    loss_watch_add(&t->state.watch, t->state.step - 1, t->step_loss);
     t->state.loss_sum += sum->loss;
     t->state.n_images += sum->n_valid;
     t->state.n_top1 += sum->n_top1;
@@ -371,8 +400,12 @@ static comet_status evaluate(trainer *t)
     comet_status status = comet_loader_create(&loader, t->p->test_data, &params);
     if (status == COMET_OK)
         status = test_batches(t, loader, &sums);
-    if (loader)
-        t->test_bytes = comet_loader_stats_get(loader).bytes;
+    if (loader) {
+        const comet_loader_stats stats = comet_loader_stats_get(loader);
+        t->test_bytes = stats.bytes;
+        if (status == COMET_OK && !stop_asked(t))
+            note_test_skipped(t, &stats);
+    }
     comet_loader_destroy(loader);
     if (status == COMET_OK && sums.n > 0 && !stop_asked(t))
         keep_test(t, &sums);
@@ -414,12 +447,15 @@ static void look_for_early_stop(trainer *t)
     note(t, "early stop: no better top-1 than %.4f for %" PRIu64 " epochs", t->state.best_top1, t->state.n_worse);
 }
 
-/* Evaluates, then saves. A stop during the evaluation leaves the position at the end of the epoch: the evaluation comes again
- * after resuming. `whole` is false where max_steps ended the run inside an epoch. */
+/* Saves, evaluates, and saves the scores. What is saved first has its position at the end of the epoch, and so does a run that
+ * is stopped during the evaluation: the evaluation comes again after resuming. `whole` is false where max_steps ended the run
+ * inside an epoch. */
 static comet_status end_epoch(trainer *t, bool whole)
 {
     const double best_before = t->state.best_top1;
     close_means(t);
+    if (t->p->test_data)
+        save_unless_saved(t);
     comet_status status = evaluate(t);
     if (status != COMET_OK || stop_asked(t))
         return status;
@@ -560,11 +596,11 @@ static comet_status plan_steps(trainer *t)
 }
 
 /* The loader's queue beside the model, one for training and one for evaluation. */
-static comet_status check_memory(const trainer *t)
+static comet_status check_memory(const comet_train_params *p)
 {
-    const comet_dataset_info d = comet_dataset_describe(t->p->train_data);
+    const comet_dataset_info d = comet_dataset_describe(p->train_data);
     const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    return comet_model_check_memory(t->p->net, &t->p->model, image * (t->p->test_data ? 2 : 1) * (QUEUE + 1));
+    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (QUEUE + 1));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)
@@ -593,6 +629,7 @@ static comet_status load_start(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
     t->state = (checkpoint_state){.test_loss = NAN, .test_top1 = NAN, .test_top5 = NAN, .best_top1 = -1};
+    t->state.watch = loss_watch_begin();
     t->state.settings = settings_of(t);
     comet_status status = net_hash(t->p->net, &t->state.settings.net);
     if (status == COMET_OK && t->p->out)
@@ -630,13 +667,20 @@ static bool is_finished(const trainer *t)
     return t->early || (t->state.step >= t->n_steps && !epoch_is_complete(t));
 }
 
+comet_status trainer_check(const comet_train_params *p)
+{
+    trainer t = {.p = p};
+    comet_status status = check_settings(p);
+    if (status == COMET_OK)
+        status = plan_steps(&t);
+    return status == COMET_OK ? check_memory(p) : status;
+}
+
 static comet_status start(trainer *t)
 {
-    comet_status status = check_settings(t->p);
+    comet_status status = trainer_check(t->p);
     if (status == COMET_OK)
         status = plan_steps(t);
-    if (status == COMET_OK)
-        status = check_memory(t);
     if (status == COMET_OK && t->p->out)
         status = checkpoint_lock(t->p->out, &t->lock);
     if (status == COMET_OK)
@@ -668,7 +712,7 @@ static comet_status run_epochs(trainer *t)
     while (status == COMET_OK && !is_finished(t)) {
         if (stop_asked(t)) {
             t->stopped = true;
-            save(t);
+            save_unless_saved(t);
             return COMET_OK;
         }
         if (epoch_is_complete(t)) {
@@ -690,20 +734,24 @@ static comet_status finish(trainer *t)
     const comet_status status = end_epoch(t, false);
     if (status == COMET_OK && t->state.tested_step != t->state.step) {
         t->stopped = true;
-        save(t);
+        save_unless_saved(t);
     }
     return status;
 }
 
 static void keep_result(const trainer *t, comet_train_result *result)
 {
+    const bool judged = !t->stopped && t->p->schedule.rate > 0; /* with a rate of 0 nothing was to be learnt */
+    const uint32_t n_classes = comet_dataset_describe(t->p->train_data).n_classes;
     comet_train_event event = event_of(t, COMET_EVENT_END, NULL);
     send(t, &event);
     event.model = NULL;
     *result = (comet_train_result){.last = event,
                                    .memory = comet_model_memory(t->model),
                                    .stopped = t->stopped,
-                                   .unsaved = t->p->out && (!t->saved || t->saved_step != t->state.step)};
+                                   .never_fell = judged && loss_watch_never_fell(&t->state.watch, t->state.step),
+                                   .only_guesses = judged && loss_watch_only_guesses(&t->state.watch, t->state.step, n_classes),
+                                   .unsaved = t->p->out && !is_saved(t)};
 }
 
 comet_status comet_train_run(const comet_train_params *params, comet_train_result *result)
