@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "train/data/crop.h"
 #include "train/data/dataset.h"
 #include "train/data/permutation.h"
@@ -821,6 +822,34 @@ static void test_synthetic_is_a_function_of_seed_split_and_index(void **state)
         comet_dataset_close(sets[k]);
 }
 
+/* The bits of a few images, the same with every compiler: the order of the random draws is part of the data set. */
+static void test_synthetic_has_the_same_bits_everywhere(void **state)
+{
+    static const struct {
+        uint64_t seed;
+        comet_split split;
+        uint32_t side, channels, classes;
+        uint64_t checksum;
+    } cases[] = {{0, COMET_SPLIT_TRAIN, 32, 3, 10, 0x073b78accd88f07c},
+                 {7, COMET_SPLIT_TEST, 16, 1, 100, 0x2055d11248d4065b},
+                 {3, COMET_SPLIT_TRAIN, 24, 5, 4096, 0x907235184cfa4607}};
+    enum { N_IMAGES = 6 };
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        comet_dataset *d = open_synthetic(cases[i].seed, cases[i].split, cases[i].side, cases[i].channels, cases[i].classes);
+        uint64_t sums[N_IMAGES];
+        for (uint64_t k = 0; k < N_IMAGES; k++) {
+            float *image = read_image(d, 37 * k, NULL);
+            sums[k] = comet_checksum(image, dataset_image_floats(d) * sizeof *image);
+            free(image);
+        }
+        comet_dataset_close(d);
+        const uint64_t checksum = comet_checksum(sums, sizeof sums);
+        if (checksum != cases[i].checksum)
+            fail_because("case %zu: checksum %016llx, not %016llx", i, (unsigned long long)checksum,
+                         (unsigned long long)cases[i].checksum);
+    }
+}
+
 static void test_synthetic_sizes(void **state)
 {
     static const uint32_t cases[][3] = {{8, 1, 2}, {32, 3, 1000}, {57, 16, 4096}, {96, 5, 17}};
@@ -888,6 +917,7 @@ int main(void)
         IN_FOLDER(test_folder_faults),
         cmocka_unit_test(test_damaged_pictures),
         cmocka_unit_test(test_synthetic_is_a_function_of_seed_split_and_index),
+        cmocka_unit_test(test_synthetic_has_the_same_bits_everywhere),
         cmocka_unit_test(test_synthetic_sizes),
         cmocka_unit_test(test_synthetic_limits),
     };

@@ -62,8 +62,9 @@ uint64_t comet_random_below(comet_random *r, uint64_t n)
 {
     const uint64_t limit = UINT64_MAX - UINT64_MAX % n; /* a multiple of n: what lies beyond is thrown again */
     uint64_t v;
-    do
-        v = (uint64_t)comet_random_u32(r) << 32 | comet_random_u32(r);
-    while (v >= limit);
+    do {
+        const uint64_t high = comet_random_u32(r), low = comet_random_u32(r); /* in this order with every compiler */
+        v = high << 32 | low;
+    } while (v >= limit);
     return v % n;
 }

@@ -98,6 +98,17 @@ static void class_parts(uint32_t label, uint32_t n_classes, uint32_t *s, uint32_
 
 /* ---- what the index fixes ---- */
 
+/* One draw a statement: C leaves the order open within an initialiser or a list of arguments, and compilers differ in it. */
+static texture ground_of(comet_random *r)
+{
+    texture ground = {.kind = (int)comet_random_below(r, 4)};
+    ground.fineness = between(r, 0.2f, 1.2f);
+    const float y = between(r, 0.05f, 1);
+    const float x = between(r, -1, 1);
+    ground.along = direction_of(x, y);
+    return ground;
+}
+
 static scene scene_of(const comet_dataset *d, uint32_t label, comet_random *r)
 {
     scene s = {.noise = between(r, 0.01f, 0.1f)};
@@ -111,8 +122,7 @@ static scene scene_of(const comet_dataset *d, uint32_t label, comet_random *r)
     s.centre_y = between(r, 0.8f * radius, side - 0.8f * radius);
     s.tilt = direction_of(1, between(r, -0.35f, 0.35f));
     s.phase = between(r, 0, 1);
-    s.ground = (texture){.kind = (int)comet_random_below(r, 4), .fineness = between(r, 0.2f, 1.2f)};
-    s.ground.along = direction_of(between(r, -1, 1), between(r, 0.05f, 1));
+    s.ground = ground_of(r);
     s.ground_phase = between(r, 0, 1);
     for (uint32_t c = 0; c < d->info.channels; c++) {
         s.bright[c] = between(r, 0.35f, 1);
