@@ -415,6 +415,60 @@ static void test_npy_holdout(void **state)
     assert_true(held[0] != held[1] || held[1] != held[2] || held[2] != held[3]);
 }
 
+/* Uneven values, so that a sum in another order has other bits; image `odd` has `value` in its last place. */
+static void write_uneven(const char *folder, uint64_t odd, float value)
+{
+    float data[NPY_ELEMENTS];
+    const size_t image = NPY_C * NPY_SIDE * NPY_SIDE;
+    for (size_t i = 0; i < NPY_ELEMENTS; i++)
+        data[i] = (float)npy_value(i) / 7;
+    data[odd * image + image - 1] = value;
+    write_npy(folder, "x.npy", "<f4", 4, npy_dims, data, sizeof data);
+}
+
+/* Whichever part is opened, and whichever part the value is in. */
+static void test_npy_refuses_nonfinite_values_anywhere(void **state)
+{
+    const char *folder = *state;
+    static const float values[] = {NAN, INFINITY, -INFINITY};
+    write_labels(folder, "y.npy", "<i4", 1);
+    for (uint64_t i = 0; i < NPY_N; i++) {
+        write_uneven(folder, i, values[i % COUNT_OF(values)]);
+        for (int split = 0; split < 2; split++)
+            REFUSED(npy_spec(folder), (comet_split)split, COMET_ERROR_CORRUPT, "x.npy", text_of("image %d has a NaN", (int)i));
+    }
+}
+
+static uint64_t checksum_of_part(const char *folder, comet_split split)
+{
+    comet_dataset *d = open_data(npy_spec(folder), split);
+    uint64_t sums[NPY_N] = {0};
+    for (uint64_t i = 0; i < comet_dataset_describe(d).n_images; i++) {
+        float *image = read_image(d, i, NULL);
+        sums[i] = comet_checksum(image, dataset_image_floats(d) * sizeof *image);
+        free(image);
+    }
+    comet_dataset_close(d);
+    return comet_checksum(sums, sizeof sums);
+}
+
+/* Both parts are normalised by the training part alone, and always to the same bits. */
+static void test_npy_normalisation_is_of_the_training_part(void **state)
+{
+    const char *folder = *state;
+    uint32_t held = 0;
+    write_labels(folder, "y.npy", "<i4", 1);
+    write_uneven(folder, 0, 0);
+    comet_dataset *d = open_data(npy_spec(folder), COMET_SPLIT_TEST);
+    free(read_image(d, 0, &held));
+    comet_dataset_close(d);
+    for (int large = 0; large < 2; large++) {
+        write_uneven(folder, held, large ? 1e6f : 0);
+        assert_int_equal(checksum_of_part(folder, COMET_SPLIT_TRAIN), 0xbf58712fc4565ef0);
+        assert_int_equal(checksum_of_part(folder, COMET_SPLIT_TEST), large ? 0xe6aa3e1136ef4553 : 0x9efe975b75d9b172);
+    }
+}
+
 static void test_npy_grey_and_test_arrays(void **state)
 {
     const char *folder = *state;
@@ -904,6 +958,8 @@ int main(void)
         cmocka_unit_test(test_fashion_of_debian),
         IN_FOLDER(test_npy_types),
         IN_FOLDER(test_npy_holdout),
+        IN_FOLDER(test_npy_refuses_nonfinite_values_anywhere),
+        IN_FOLDER(test_npy_normalisation_is_of_the_training_part),
         IN_FOLDER(test_npy_grey_and_test_arrays),
         IN_FOLDER(test_npy_image_faults),
         IN_FOLDER(test_npy_label_faults),
