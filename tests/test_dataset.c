@@ -559,6 +559,35 @@ static void test_npy_label_faults(void **state)
     REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, "x.npy: one image cannot be split");
 }
 
+/* ---- pipes ---- */
+
+/* In the place of any file, a pipe without a writer is refused at once. */
+static void test_pipes_are_refused(void **state)
+{
+    static const char *const pipes[] = {"x.npy", "y.npy", "xt.npy", "yt.npy"};
+    const char *folder = *state;
+    for (size_t i = 0; i < COUNT_OF(pipes); i++) {
+        for (size_t k = 0; k < COUNT_OF(pipes); k += 2) {
+            write_images(folder, pipes[k], "<f4");
+            write_labels(folder, pipes[k + 1], "<i4", 1);
+        }
+        make_pipe(folder, pipes[i]);
+        REFUSED(text_of("npy:%s/x.npy,%s/y.npy,%s/xt.npy,%s/yt.npy", folder, folder, folder, folder), COMET_SPLIT_TEST,
+                COMET_ERROR_IO, text_of("%s: not a regular file", pipes[i]));
+        assert_int_equal(unlink(text_of("%s/%s", folder, pipes[i])), 0);
+    }
+    write_cifar_all(folder);
+    make_pipe(folder, "data_batch_2.bin");
+    REFUSED(text_of("cifar10:%s", folder), COMET_SPLIT_TRAIN, COMET_ERROR_IO, "data_batch_2.bin: not a regular file");
+    write_idx(folder, "train", false, 20, 0);
+    make_pipe(folder, "train-labels-idx1-ubyte");
+    REFUSED(text_of("idx:%s", folder), COMET_SPLIT_TRAIN, COMET_ERROR_IO, "train-labels-idx1-ubyte: not a regular file");
+    assert_int_equal(unlink(text_of("%s/train-labels-idx1-ubyte", folder)), 0);
+    make_pipe(folder, "train-labels-idx1-ubyte.gz");
+    REFUSED(text_of("idx:%s", folder), COMET_SPLIT_TRAIN, COMET_ERROR_IO, "train-labels-idx1-ubyte.gz: not a regular file");
+    stop_waiting();
+}
+
 /* ---- pictures ---- */
 
 static void draw_slope(uint32_t x, uint32_t y, uint8_t rgb[3])
@@ -963,6 +992,7 @@ int main(void)
         IN_FOLDER(test_npy_grey_and_test_arrays),
         IN_FOLDER(test_npy_image_faults),
         IN_FOLDER(test_npy_label_faults),
+        IN_FOLDER(test_pipes_are_refused),
         IN_FOLDER(test_folder_middle_crop),
         IN_FOLDER(test_folder_png_kinds),
         IN_FOLDER(test_folder_jpeg_kinds),

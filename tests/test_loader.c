@@ -527,6 +527,28 @@ static void test_broken_files(void **state)
     comet_dataset_close(d);
 }
 
+/* A pipe named like a picture is a broken one, and nobody waits for what may be written to it. */
+static void test_pipe_among_pictures(void **state)
+{
+    const char *folder = *state;
+    make_pictures(folder, 10);
+    make_pipe(text_of("%s/train/a", folder), "01.jpg");
+    for (int strict = 0; strict < 2; strict++) {
+        comet_dataset *d = open_pictures(folder, strict);
+        const comet_loader_params p = params_with(20, 2);
+        comet_loader *l = new_loader(d, &p);
+        comet_batch b;
+        bool end;
+        assert_status(comet_loader_next(l, &b, &end), strict ? COMET_ERROR_IO : COMET_OK);
+        const comet_loader_stats stats = comet_loader_stats_get(l);
+        assert_int_equal(stats.n_skipped, strict ? 0 : 1);
+        assert_non_null(strstr(strict ? comet_last_error() : stats.first_skipped, "a/01.jpg: not a regular file"));
+        comet_loader_destroy(l);
+        comet_dataset_close(d);
+    }
+    stop_waiting();
+}
+
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
@@ -547,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_strict_names_the_broken_image),
         cmocka_unit_test(test_nothing_readable),
         IN_FOLDER(test_broken_files),
+        IN_FOLDER(test_pipe_among_pictures),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }

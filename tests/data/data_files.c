@@ -61,6 +61,20 @@ void make_folder(const char *path)
         fail_because("cannot make the folder %s", path);
 }
 
+void make_pipe(const char *folder, const char *name)
+{
+    const char *path = text_of("%s/%s", folder, name);
+    remove(path);
+    if (mkfifo(path, 0600) != 0)
+        fail_because("cannot make the pipe %s", path);
+    alarm(60);
+}
+
+void stop_waiting(void)
+{
+    alarm(0);
+}
+
 /* ---- arrays ---- */
 
 void write_gz(const char *folder, const char *name, const void *data, size_t bytes)

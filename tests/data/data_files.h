@@ -15,6 +15,10 @@ const char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)
 
 void make_folder(const char *path);
 
+/* A pipe in the place of a file. Who opens it and waits is ended by SIGALRM after a while, until stop_waiting is called. */
+void make_pipe(const char *folder, const char *name);
+void stop_waiting(void);
+
 /* Likewise, gzip'ed. */
 void write_gz(const char *folder, const char *name, const void *data, size_t bytes);
 

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "base/status.h"
@@ -104,15 +105,9 @@ static comet_status read_header(gzFile stream, idx_file *file, uint32_t magic)
 }
 
 /* Whether a file of this length can hold what the header says, however well it is packed. Checked before memory is taken. */
-static comet_status check_possible(const idx_file *file)
+static comet_status check_possible(const idx_file *file, uint64_t length)
 {
-    mapped_file packed;
-    const comet_status status = file_map(&packed, file->path);
-    if (status != COMET_OK)
-        return status;
-    const uint64_t most = ((uint64_t)packed.bytes + 64) * MAX_INFLATION, length = packed.bytes;
-    file_unmap(&packed);
-    if (file->bytes > most)
+    if (file->bytes > (length + 64) * MAX_INFLATION)
         return comet_fail(COMET_ERROR_CORRUPT, "%s: truncated: its header tells of %llu bytes, which %llu cannot hold",
                           file->path, (unsigned long long)file->bytes, (unsigned long long)length);
     return COMET_OK;
@@ -121,13 +116,10 @@ static comet_status check_possible(const idx_file *file)
 static comet_status read_body(gzFile stream, idx_file *file)
 {
     uint8_t more;
-    comet_status status = check_possible(file);
-    if (status != COMET_OK)
-        return status;
     file->data = storage_new(file->bytes, 1);
     if (!file->data)
         return COMET_ERROR_MEMORY;
-    status = read_exactly(stream, file->path, file->data, file->bytes);
+    const comet_status status = read_exactly(stream, file->path, file->data, file->bytes);
     if (status != COMET_OK)
         return status;
     const int n = gzread(stream, &more, 1); /* also checks gzip's checksum */
@@ -139,16 +131,34 @@ static comet_status read_body(gzFile stream, idx_file *file)
     return COMET_OK;
 }
 
-static comet_status load_file(idx_file *file, const char *folder, const char *name, uint32_t magic)
+/* zlib reads plain files too. */
+static comet_status open_stream(const char *path, gzFile *stream, uint64_t *length)
 {
-    comet_status status = find_file(file, folder, name);
+    int descriptor = -1;
+    const comet_status status = file_open(path, &descriptor, length);
     if (status != COMET_OK)
         return status;
-    gzFile stream = gzopen(file->path, "rb");
-    if (!stream)
-        return comet_fail(COMET_ERROR_IO, "%s cannot be opened", file->path);
-    gzbuffer(stream, 1 << 17);
+    *stream = gzdopen(descriptor, "rb");
+    if (!*stream) {
+        close(descriptor);
+        return comet_fail(COMET_ERROR_MEMORY, "%s: out of memory: zlib could not begin", path);
+    }
+    gzbuffer(*stream, 1 << 17);
+    return COMET_OK;
+}
+
+static comet_status load_file(idx_file *file, const char *folder, const char *name, uint32_t magic)
+{
+    gzFile stream = NULL;
+    uint64_t length = 0;
+    comet_status status = find_file(file, folder, name);
+    if (status == COMET_OK)
+        status = open_stream(file->path, &stream, &length);
+    if (status != COMET_OK)
+        return status;
     status = read_header(stream, file, magic);
+    if (status == COMET_OK)
+        status = check_possible(file, length);
     if (status == COMET_OK)
         status = read_body(stream, file);
     gzclose(stream);

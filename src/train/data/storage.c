@@ -49,11 +49,10 @@ static comet_status fail_errno(const char *path)
     return comet_fail(error == ENOMEM ? COMET_ERROR_MEMORY : COMET_ERROR_IO, "%s: %s", path, text);
 }
 
-/* Opens a regular file; *descriptor is to be closed after success only. */
-static comet_status open_file(const char *path, int *descriptor, uint64_t *bytes)
+comet_status file_open(const char *path, int *descriptor, uint64_t *bytes)
 {
     struct stat about;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which changes nothing for a regular file */
     if (fd < 0)
         return fail_errno(path);
     comet_status status = COMET_OK;
@@ -74,7 +73,7 @@ comet_status file_map(mapped_file *file, const char *path)
 {
     int fd = -1;
     uint64_t bytes = 0;
-    comet_status status = open_file(path, &fd, &bytes);
+    comet_status status = file_open(path, &fd, &bytes);
     if (status != COMET_OK)
         return status;
     void *data = NULL;
@@ -122,7 +121,7 @@ comet_status storage_read_file(const char *path, size_t max_bytes, comet_buffer 
     int fd = -1;
     uint64_t length = 0;
     const comet_allocator allocator = comet_allocator_of(NULL);
-    comet_status status = open_file(path, &fd, &length);
+    comet_status status = file_open(path, &fd, &length);
     if (status != COMET_OK)
         return status;
     if (length > max_bytes)

@@ -18,6 +18,10 @@ comet_status path_join(char path[PATH_BYTES], const char *folder, const char *na
 bool path_exists(const char *path);
 bool path_is_folder(const char *path);
 
+/* Opens a regular file to read and tells its length. Anything else, a pipe or a device, is refused at once: opening a pipe
+ * would otherwise wait for somebody to write. The descriptor is the caller's to close. */
+comet_status file_open(const char *path, int *descriptor, uint64_t *bytes);
+
 /* A whole file, mapped read-only. It must not be cut short while it is in use. */
 typedef struct mapped_file {
     const uint8_t *data;
