@@ -867,6 +867,36 @@ static void test_damaged_pictures(void **state)
     free(planes);
 }
 
+/* Scans are limited, and more so in large pictures: 40 million pixels may have 50. */
+static void test_jpeg_scans_are_limited(void **state)
+{
+    static const struct {
+        uint32_t width, height;
+        int most;
+    } cases[] = {{70, 50, 100}, {8000, 5000, 50}};
+    comet_buffer pixels = {NULL, 0};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        const drawing flat = {cases[i].width, cases[i].height, draw_flat};
+        for (int more = 0; more < 2; more++) {
+            blob b = jpeg_bytes_of_scans(&flat, cases[i].most + more);
+            const picture_request request = {
+                .name = "name.jpg", .file = b.data, .bytes = b.bytes, .crop = {NULL, 16}, .pixels = &pixels};
+            picture p;
+            assert_status(picture_decode(&p, &request), more ? COMET_ERROR_CORRUPT : COMET_OK);
+            if (more)
+                assert_string_equal(
+                    comet_last_error(),
+                    text_of("name.jpg: more than %d scans of %u x %u pixels, which would take too long to decode",
+                            cases[i].most, cases[i].width, cases[i].height));
+            else
+                assert_near(p.pixels[0], 200, 2);
+            free(b.data);
+        }
+    }
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    comet_buffer_free(&allocator, &pixels);
+}
+
 /* ---- synthetic ---- */
 
 static comet_dataset *open_synthetic(uint64_t seed, comet_split split, uint32_t side, uint32_t channels, uint32_t classes)
@@ -1002,6 +1032,7 @@ int main(void)
         IN_FOLDER(test_folder_holdout),
         IN_FOLDER(test_folder_faults),
         cmocka_unit_test(test_damaged_pictures),
+        cmocka_unit_test(test_jpeg_scans_are_limited),
         cmocka_unit_test(test_synthetic_is_a_function_of_seed_split_and_index),
         cmocka_unit_test(test_synthetic_has_the_same_bits_everywhere),
         cmocka_unit_test(test_synthetic_sizes),

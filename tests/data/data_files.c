@@ -143,7 +143,8 @@ static void convert_jpeg_row(jpeg_kind kind, uint32_t width, const uint8_t *rgb,
     }
 }
 
-blob jpeg_bytes(const drawing *d, jpeg_kind kind, int quality)
+/* The usual scans where n_scans is 0. */
+static blob make_jpeg(const drawing *d, jpeg_kind kind, int quality, const jpeg_scan_info *scans, int n_scans)
 {
     struct jpeg_compress_struct info;
     struct jpeg_error_mgr errors;
@@ -160,6 +161,10 @@ blob jpeg_bytes(const drawing *d, jpeg_kind kind, int quality)
     jpeg_set_quality(&info, quality, TRUE);
     if (kind == JPEG_PROGRESSIVE)
         jpeg_simple_progression(&info);
+    if (n_scans > 0) {
+        info.scan_info = scans;
+        info.num_scans = n_scans;
+    }
     jpeg_start_compress(&info, TRUE);
     uint8_t *rgb = need_malloc(3 * (size_t)d->width), *row = need_malloc(4 * (size_t)d->width);
     for (uint32_t y = 0; y < d->height; y++) {
@@ -174,6 +179,30 @@ blob jpeg_bytes(const drawing *d, jpeg_kind kind, int quality)
     free(memory);
     free(rgb);
     free(row);
+    return b;
+}
+
+blob jpeg_bytes(const drawing *d, jpeg_kind kind, int quality)
+{
+    return make_jpeg(d, kind, quality, NULL, 0);
+}
+
+blob jpeg_bytes_of_scans(const drawing *d, int n_scans)
+{
+    static const jpeg_scan_info scans[] = {{.comps_in_scan = 1}, {.comps_in_scan = 1, .Ss = 1, .Se = 63}};
+    enum { TABLE = 0xc4 /* marks the Huffman table that begins each scan */, END_BYTES = 2 };
+    blob two = make_jpeg(d, JPEG_GREY, 90, scans, COUNT_OF(scans));
+    size_t second = two.bytes - END_BYTES;
+    while (two.data[second] != 0xff || two.data[second + 1] != TABLE)
+        second--;
+    const size_t scan_bytes = two.bytes - END_BYTES - second;
+    blob b = {.bytes = two.bytes + (size_t)(n_scans - 2) * scan_bytes};
+    b.data = need_malloc(b.bytes);
+    memcpy(b.data, two.data, second);
+    for (size_t at = second; at < b.bytes - END_BYTES; at += scan_bytes)
+        memcpy(b.data + at, two.data + second, scan_bytes);
+    memcpy(b.data + b.bytes - END_BYTES, two.data + two.bytes - END_BYTES, END_BYTES);
+    free(two.data);
     return b;
 }
 

@@ -37,6 +37,9 @@ typedef struct drawing {
 typedef enum jpeg_kind { JPEG_COLOUR, JPEG_GREY, JPEG_CMYK, JPEG_PROGRESSIVE } jpeg_kind;
 blob jpeg_bytes(const drawing *d, jpeg_kind kind, int quality);
 
+/* Grey, of so many scans, 2 at least; those from the third on repeat the second. */
+blob jpeg_bytes_of_scans(const drawing *d, int n_scans);
+
 typedef enum png_kind {
     PNG_RGB,
     PNG_RGB16,

@@ -6,6 +6,10 @@
  * lives in a struct. Damage within the data is but a warning to it, and a truncated file ends in grey; both count as broken
  * here. A truncated file is found by its missing end marker, not only when the box reaches into what is missing, so that
  * whether an image is skipped does not depend on the crop.
+ *
+ * Every scan of a file costs a pass over the whole picture, but a scan that changes nothing takes little more than a hundred
+ * bytes: a file of 1 MB could hold a thread for minutes. So the number of scans is limited, and so is that number times the
+ * pixels. Encoders write 1 to 18 scans (libjpeg 10 in colour, 18 in CMYK), which the largest pictures may have too.
  */
 #include <setjmp.h>
 #include <stdio.h> /* before jpeglib.h, which needs it */
@@ -22,11 +26,13 @@
 #error "Comet needs libjpeg-turbo (for jpeg_crop_scanline and jpeg_skip_scanlines)"
 #endif
 
-enum { TAIL_BYTES = 4096, CMYK_BYTES = 4 };
+enum { TAIL_BYTES = 4096, CMYK_BYTES = 4, MAX_SCANS = 100, MAX_SCANS_OF_LARGEST = 20 };
 
 typedef struct jpeg_job {
     struct jpeg_decompress_struct info;
     struct jpeg_error_mgr errors;
+    struct jpeg_progress_mgr progress;
+    int max_scans;
     jmp_buf escape;
     char message[JMSG_LENGTH_MAX];
     const picture_request *request;
@@ -59,6 +65,23 @@ static void judge_message(j_common_ptr info, int level)
     case JWRN_MUST_RESYNC: leave(info);
     default: break;
     }
+}
+
+static int choose_max_scans(uint32_t width, uint32_t height)
+{
+    const uint64_t n = (uint64_t)MAX_SCANS_OF_LARGEST * MAX_PIXELS / ((uint64_t)width * height);
+    return n < MAX_SCANS ? (int)n : MAX_SCANS;
+}
+
+/* libjpeg calls this for each row of blocks that it reads of a picture with several scans. */
+static void watch_scans(j_common_ptr info)
+{
+    jpeg_job *job = info->client_data;
+    if (job->info.input_scan_number <= job->max_scans)
+        return;
+    snprintf(job->message, sizeof job->message, "more than %d scans of %u x %u pixels, which would take too long to decode",
+             job->max_scans, job->info.image_width, job->info.image_height);
+    longjmp(job->escape, 1);
 }
 
 /* An end marker in the last bytes; some programs write a little behind it. Entropy-coded data never holds one. */
@@ -103,6 +126,9 @@ static bool start(jpeg_job *job)
     job->status = picture_check_size(job->request, info->image_width, info->image_height);
     if (job->status != COMET_OK)
         return false;
+    job->max_scans = choose_max_scans(info->image_width, info->image_height);
+    job->progress.progress_monitor = watch_scans;
+    info->progress = &job->progress;
     job->wanted = crop_choose(&job->request->crop, info->image_width, info->image_height);
     info->scale_num = 1;
     info->scale_denom = choose_shrink(&job->wanted, job->request->crop.side);
