@@ -1,9 +1,12 @@
 /* Data sets: every form of data is read right, and everything that can be wrong with its files is refused by a sentence. */
+#define _DEFAULT_SOURCE /* wait4 */
 #include "data/data_files.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
@@ -897,6 +900,36 @@ static void test_jpeg_scans_are_limited(void **state)
     comet_buffer_free(&allocator, &pixels);
 }
 
+/* Decodes in a process of its own; returns the most memory that it had, in kB. */
+static long peak_of_decoding(blob b)
+{
+    int result = -1;
+    struct rusage usage;
+    const pid_t child = fork();
+    if (child == 0) {
+        comet_buffer pixels = {NULL, 0};
+        const picture_request request = {
+            .name = "name.png", .file = b.data, .bytes = b.bytes, .crop = {NULL, 16}, .pixels = &pixels};
+        picture p;
+        _exit(picture_decode(&p, &request) == COMET_OK ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(wait4(child, &result, 0, &usage), child);
+    assert_int_equal(result, 0);
+    return usage.ru_maxrss;
+}
+
+/* A few kB of packed text in a PNG, of no use here, could fill the memory. */
+static void test_png_texts_are_not_unpacked(void **state)
+{
+    const drawing flat = {19, 27, draw_flat};
+    blob plain = png_bytes(&flat, PNG_RGB), texts = png_bytes(&flat, PNG_TEXTS);
+    assert_true(texts.bytes < 1000000);
+    assert_true(peak_of_decoding(texts) < peak_of_decoding(plain) + 50000);
+    free(plain.data);
+    free(texts.data);
+}
+
 /* ---- synthetic ---- */
 
 static comet_dataset *open_synthetic(uint64_t seed, comet_split split, uint32_t side, uint32_t channels, uint32_t classes)
@@ -1033,6 +1066,7 @@ int main(void)
         IN_FOLDER(test_folder_faults),
         cmocka_unit_test(test_damaged_pictures),
         cmocka_unit_test(test_jpeg_scans_are_limited),
+        cmocka_unit_test(test_png_texts_are_not_unpacked),
         cmocka_unit_test(test_synthetic_is_a_function_of_seed_split_and_index),
         cmocka_unit_test(test_synthetic_has_the_same_bits_everywhere),
         cmocka_unit_test(test_synthetic_sizes),

@@ -260,6 +260,18 @@ static void flush_nothing(png_structp png)
     (void)png;
 }
 
+static void add_texts(png_structp png, png_infop info)
+{
+    enum { N_TEXTS = 16, TEXT_BYTES = 7000000 };
+    char key[] = "Comment", *text = need_malloc(TEXT_BYTES + 1);
+    memset(text, 'a', TEXT_BYTES);
+    text[TEXT_BYTES] = '\0';
+    const png_text one = {.compression = PNG_TEXT_COMPRESSION_zTXt, .key = key, .text = text, .text_length = TEXT_BYTES};
+    for (int i = 0; i < N_TEXTS; i++)
+        png_set_text(png, info, &one, 1);
+    free(text);
+}
+
 blob png_bytes(const drawing *d, png_kind kind)
 {
     blob b = {.data = NULL, .bytes = 0};
@@ -274,6 +286,8 @@ blob png_bytes(const drawing *d, png_kind kind)
         palette[i] = (png_color){(uint8_t)i, (uint8_t)(255 - i), (uint8_t)(i / 2)};
     if (kind == PNG_PALETTE)
         png_set_PLTE(png, info, palette, 256);
+    if (kind == PNG_TEXTS)
+        add_texts(png, info);
     png_write_info(png, info);
     uint8_t *rgb = need_malloc(3 * (size_t)d->width), *row = need_malloc(8 * (size_t)d->width);
     const int n_passes = png_set_interlace_handling(png);

@@ -48,7 +48,8 @@ typedef enum png_kind {
     PNG_GREY_1BIT,
     PNG_GREY_ALPHA16,
     PNG_PALETTE,
-    PNG_INTERLACED
+    PNG_INTERLACED,
+    PNG_TEXTS /* RGB, with 16 packed texts of 7 MB each */
 } png_kind;
 blob png_bytes(const drawing *d, png_kind kind);
 

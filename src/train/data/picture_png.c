@@ -9,7 +9,10 @@
 #include "base/status.h"
 #include "train/data/picture.h"
 
-enum { MAX_INFLATION = 1032 /* bytes that one byte of deflate can become */ };
+enum {
+    MAX_INFLATION = 1032, /* bytes that one byte of deflate can become */
+    NO_TEXTS = 1,         /* libpng keeps one chunk of text less than this; by default 1000, each unpacked to up to 8 MB */
+};
 
 typedef struct png_job {
     png_structp png;
@@ -48,6 +51,7 @@ static bool start(png_job *job)
 {
     png_structp png = job->png;
     png_set_read_fn(png, job, read_bytes);
+    png_set_chunk_cache_max(png, NO_TEXTS);
     png_read_info(png, job->info);
     const uint32_t width = png_get_image_width(png, job->info), height = png_get_image_height(png, job->info);
     job->status = picture_check_size(job->request, width, height);
