@@ -1,25 +1,31 @@
 /* comet demo: the page of its subjects. */
 #include "verbs.h"
 
+#ifdef COMET_HAVE_TRAIN
+#define SUMMARY "Train a small net twice, raw and compressed, and compare"
+#define EXAMPLES            \
+    "  comet demo\n"        \
+    "  comet demo --json\n" \
+    "  comet demo codec -j 2\n"
+#else
+#define SUMMARY "Compress made-up activations at several bounds, with 'comet demo codec'"
+#define EXAMPLES                  \
+    "  comet demo codec\n"        \
+    "  comet demo codec --json\n" \
+    "  comet demo codec -j 2\n"
+#endif
+
 const verb verb_demo = {
     .name = "demo",
-#ifdef COMET_HAVE_TRAIN
-    .summary = "Train a small net twice, raw and compressed, and compare",
-#else
-    .summary = "Compress made-up activations at several bounds, beside memcpy and zfp",
-#endif
+    .summary = SUMMARY,
     .subjects =
         (const verb *const[]){
-#ifdef COMET_HAVE_TRAIN
             &verb_demo_train,
-#endif
             &verb_demo_codec,
             NULL,
         },
     .first_is_default = true,
     .usage = "[SUBJECT] [arguments]",
     .details = "The default subject is the first. Each has its own page: comet demo SUBJECT --help.\n",
-    .examples = "  comet demo\n"
-                "  comet demo --json\n"
-                "  comet demo codec -j 2\n",
+    .examples = EXAMPLES,
 };

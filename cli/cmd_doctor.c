@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "self_test.h"
 #include "setters.h"
+#include "training.h"
 #include "verbs.h"
 
 typedef struct doctor_args {
@@ -73,6 +74,14 @@ static void print_features(const cpu_report *cpu)
     printf("\n");
 }
 
+static void print_training(void)
+{
+    if (training_missing())
+        printf("training      not in this build: %s\n", training_missing());
+    else
+        printf("training      on oneDNN %s\n", training_dnnl_version());
+}
+
 static void print_lines(const findings *f)
 {
     const cpu_report *cpu = &f->cpu;
@@ -90,6 +99,7 @@ static void print_lines(const findings *f)
     print_why_not(f);
     printf("cores         %ld\n", cpu->n_cores);
     printf("memory        %.1f GiB, pages of %ld bytes\n", (double)cpu->memory_bytes / 0x1p30, cpu->page_bytes);
+    print_training();
     printf("zfp           %s\n", found(contender_zfp_version()));
     printf("zstd          %s\n", found(contender_zstd_version()));
     printf("self test     %s: %u frames by %u kernel families, %s, %s\n",
@@ -116,6 +126,8 @@ static cli_exit print_json(const findings *f)
     json_add_u64(&j, "cores", (uint64_t)(cpu->n_cores > 0 ? cpu->n_cores : 0));
     json_add_u64(&j, "memory_bytes", cpu->memory_bytes);
     json_add_u64(&j, "page_bytes", (uint64_t)(cpu->page_bytes > 0 ? cpu->page_bytes : 0));
+    json_add_text(&j, "training_on_dnnl", training_dnnl_version());
+    json_add_text(&j, "training_missing", training_missing());
     json_add_text(&j, "zfp", contender_zfp_version());
     json_add_text(&j, "zstd", contender_zstd_version());
     json_add_u64(&j, "self_test_frames", f->test.n_frames);

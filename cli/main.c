@@ -6,13 +6,12 @@
 
 #include "comet/codec.h"
 #include "suggest.h"
+#include "training.h"
 #include "verbs.h"
 
-static const verb *const verbs[] = {
-#ifdef COMET_HAVE_TRAIN
-    &verb_train,    &verb_eval,       &verb_models, &verb_export, &verb_import, &verb_plan,
-#endif
-    &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,  &verb_generate, &verb_doctor, &verb_demo};
+static const verb *const verbs[] = {&verb_train, &verb_eval,     &verb_models,     &verb_export, &verb_import,
+                                    &verb_plan,  &verb_compress, &verb_decompress, &verb_info,   &verb_verify,
+                                    &verb_bench, &verb_generate, &verb_doctor,     &verb_demo};
 
 static const verb *find_verb(const char *name)
 {
@@ -34,28 +33,46 @@ static cli_exit unknown_verb(const char *name)
     return fail(CLI_USAGE, "unknown verb '%s'", name);
 }
 
+static void print_absent(FILE *out)
+{
+    fputs("\nnot in this build:", out);
+    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+        if (verbs[i]->absent)
+            fprintf(out, " %s,", verbs[i]->name);
+    fprintf(out, " bench train, demo train\n  it has no training: %s\n", training_missing());
+}
+
+static void print_verbs(FILE *out)
+{
+    fputs("\nverbs:\n", out);
+    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+        if (!verbs[i]->absent)
+            fprintf(out, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
+    fputs("  help         Print the page of a verb, as 'comet VERB --help' does\n", out);
+    if (training_missing())
+        print_absent(out);
+}
+
 static void print_overview(FILE *out)
 {
-    fputs("usage: comet VERB [arguments]\n\n"
-#ifdef COMET_HAVE_TRAIN
-          "Trains convolutional networks, and compresses tensors so that every element comes back\n"
-          "within a bound you choose.\n"
-#else
-          "Compresses tensors so that every element comes back within a bound you choose.\n"
-#endif
-          "\nverbs:\n",
-          out);
-    for (size_t i = 0; i < N_ITEMS(verbs); i++)
-        fprintf(out, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
-    fputs("  help         Print the page of a verb, as 'comet VERB --help' does\n\n"
-          "options:\n"
+    fputs("usage: comet VERB [arguments]\n\n", out);
+    if (training_missing())
+        fputs("Compresses tensors so that every element comes back within a bound you choose.\n", out);
+    else
+        fputs("Trains convolutional networks, and compresses tensors so that every element comes back\n"
+              "within a bound you choose.\n",
+              out);
+    print_verbs(out);
+    fputs("\noptions:\n"
           "  -h, --help   print this page\n"
           "  --version    print the version\n\n"
           "exit codes: 0 ok, 1 failed, 2 usage, 3 bad input, 4 bound violated, 5 out of memory,\n"
           "130 or 143 stopped by a signal\n\n"
-          "examples:\n"
-          "  comet train --model cnn28 --data fashion\n"
-          "  comet compress acts.npy -e 0.1std\n"
+          "examples:\n",
+          out);
+    if (!training_missing())
+        fputs("  comet train --model cnn28 --data fashion\n", out);
+    fputs("  comet compress acts.npy -e 0.1std\n"
           "  comet decompress acts.npy.comet -o back.npy\n"
           "  comet help bench\n",
           out);
@@ -103,7 +120,11 @@ static cli_exit help(int argc, char **argv)
     const int n_words = subject ? 2 : 1;
     if (argc > n_words)
         return fail(CLI_USAGE, "help takes one verb; '%s' is not expected", argv[n_words]);
-    verb_help(subject ? subject : v);
+    v = subject ? subject : v;
+    say_set_verb(v->name);
+    if (v->absent)
+        return training_refuse();
+    verb_help(v);
     return CLI_OK;
 }
 
@@ -111,6 +132,8 @@ static cli_exit help(int argc, char **argv)
 static cli_exit run_verb(const verb *v, int argc, char **argv)
 {
     say_set_verb(v->name);
+    if (v->absent)
+        return training_refuse();
     if (!v->subjects)
         return verb_run(v, argc, argv);
     const verb *subject = argc > 0 ? find_subject(v, argv[0]) : NULL;

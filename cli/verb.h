@@ -9,6 +9,7 @@
 typedef struct verb {
     const char *name;                   /* with the subject, such as "bench codec", for one of several */
     const char *summary;                /* one line for the list of verbs, without a full stop */
+    bool absent;                        /* needs training, which this build lacks; it has a name and a summary only */
     const struct verb *const *subjects; /* verbs one of whose last words must follow this one, then NULL; else NULL itself */
     bool first_is_default;              /* without such a word the first of them is meant */
     const char *usage;                  /* operands and main options */

@@ -7,7 +7,7 @@
 
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
     verb_doctor, verb_demo, verb_demo_codec;
-/* On comet::train, where it is built. */
+/* On comet::train; where that is not built, training.c has them with `absent` set. */
 extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_plan, verb_bench_train, verb_demo_train;
 
 #endif

@@ -1,0 +1,49 @@
+/* Builds with and without the training engine; see training.h. The build defines COMET_DNNL_VERSION or COMET_TRAIN_MISSING for
+ * this file alone. */
+#include "training.h"
+
+#include <stddef.h>
+
+#include "verbs.h"
+
+#ifdef COMET_HAVE_TRAIN
+
+const char *training_missing(void)
+{
+    return NULL;
+}
+
+const char *training_dnnl_version(void)
+{
+    return COMET_DNNL_VERSION;
+}
+
+#else
+
+const char *training_missing(void)
+{
+    return COMET_TRAIN_MISSING;
+}
+
+const char *training_dnnl_version(void)
+{
+    return NULL;
+}
+
+#define ABSENT(verb_name)                                                   \
+    {                                                                       \
+        .name = verb_name, .summary = "(not in this build)", .absent = true \
+    }
+
+/* In place of those in the files that are not compiled. */
+const verb verb_train = ABSENT("train"), verb_eval = ABSENT("eval"), verb_models = ABSENT("models"),
+           verb_export = ABSENT("export"), verb_import = ABSENT("import"), verb_plan = ABSENT("plan"),
+           verb_bench_train = ABSENT("bench train"), verb_demo_train = ABSENT("demo train");
+
+#endif
+
+cli_exit training_refuse(void)
+{
+    const char *why = training_missing();
+    return fail(CLI_FAILED, "this build has no training: %s; 'comet --help' lists what it has", why ? why : "");
+}
