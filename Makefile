@@ -2,6 +2,8 @@
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 WERROR ?= ON
+# More words for cmake, such as -DCOMET_BUILD_TRAIN=ON, which makes it an error where training cannot be built.
+CONFIGURE ?=
 PREFIX ?= /usr/local
 # Seconds that `make fuzz` runs each fuzz target; 0 only builds them.
 FUZZ_SECONDS ?= 0
@@ -11,10 +13,10 @@ CLANG_TIDY ?= clang-tidy-14
 SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 
 # $(call build,PRESET,TARGETS) configures quietly (stderr still shows errors, and what is left out) and builds.
-build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
+build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev demo test quick dev asan tsan aarch64 fuzz format lint install clean help
+.PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet_installed)
@@ -25,13 +27,20 @@ setup: ## install missing packages (see tools/setup)
 setup-dev: ## likewise, with clang, its tools and valgrind
 	@tools/setup dev
 
+setup-all: ## likewise, with the large packages that some tests need (PyTorch, an ARM cross compiler)
+	@tools/setup all
+
 demo: all ## train a small net raw and compressed, and compare (about four minutes)
 	@if build/comet help train >/dev/null; then build/comet demo; else \
 	    echo "demo: the codec alone is shown"; build/comet demo codec; fi
 
-test: setup ## build everything and run every test
+test: setup ## build everything and run every test; those that need a large package where it is there
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS)
+
+test-all: test setup-all ## every test, then those that need a large package, which is installed for them
+	@$(call build,release,all)
+	@ctest --preset release -j $(JOBS) -L large
 
 quick: setup ## likewise, only the tests labelled quick (under a minute)
 	@$(call build,release,all)
