@@ -242,6 +242,7 @@ static json describe(const bench_args *args, const comet_net *net, setting s, me
     json_add_double(&j, "step_seconds", median);
     json_add_double(&j, "loss", m->loss);
     json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
+    json_add_u64(&j, "peak_address_bytes", comet_peak_address_space());
     json_add_memory(&j, &m->memory);
     m->compression.codec_seconds = m->codec_seconds;
     json_add_compression(&j, &m->compression, m->total);

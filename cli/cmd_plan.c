@@ -51,12 +51,13 @@ typedef struct plan_table {
 
 static cli_exit fill_mode(const plan_args *args, comet_compress_mode mode, plan_table *t)
 {
+    const memory_bounds bounds = {
+        .peak = (uint64_t)((double)args->memory * (1 - MEMORY_RESERVE)), .further = UINT64_MAX, .addresses = UINT64_MAX};
     cli_exit code = CLI_OK;
     for (size_t i = 0; i < t->n_batches && code == CLI_OK; i++)
         code = forecast_memory(&t->f, mode, t->batches[i], &t->cells[i][mode]);
     if (code == CLI_OK && args->memory > 0)
-        code = forecast_largest_batch(&t->f, mode, (uint64_t)((double)args->memory * (1 - MEMORY_RESERVE)), LARGEST_BATCH,
-                                      &t->largest[mode]);
+        code = forecast_largest_batch(&t->f, mode, &bounds, LARGEST_BATCH, &t->largest[mode]);
     return code;
 }
 

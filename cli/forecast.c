@@ -7,13 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "child.h"
 #include "json_out.h"
 #include "progress.h"
 
 enum { SAMPLE_BATCH = 4, SAMPLE_STEPS = 2, SAMPLE_WARM = 6, LOADER_QUEUE = 4 /* with the batch in use */ };
+enum { LOADER_THREADS = 4 /* by default, where there are as many cores */ };
 static const uint64_t least_program = 16 << 20;
+/* Addresses of kernels and blocks that differ between a run and the steps of a sample. */
+static const uint64_t other_addresses = 12 << 20;
 
 void forecaster_init(forecaster *f, const comet_net *net, const comet_model_params *params, const compression_args *compression)
 {
@@ -41,12 +46,23 @@ static cli_exit dataset_bytes(comet_dataset *data, uint64_t *bytes)
 
 void forecaster_add_queues(forecaster *f, uint64_t image_bytes, bool tests)
 {
+    f->image_bytes = image_bytes;
     f->data_per_image += image_bytes * (LOADER_QUEUE * (tests ? 2 : 1) - 1); /* one batch is counted as the model's input */
 }
 
-cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset *test)
+static uint64_t stack_bytes(void)
+{
+    struct rlimit limit;
+    const bool limited = getrlimit(RLIMIT_STACK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? (uint64_t)limit.rlim_cur : 8 << 20;
+}
+
+cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset *test, uint32_t n_threads)
 {
     const comet_dataset_info d = comet_dataset_describe(train);
+    const uint64_t cores = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), usual = cores < LOADER_THREADS ? cores : LOADER_THREADS;
+    f->loader_addresses = (n_threads > 0 ? n_threads : usual) * (test ? 2 : 1) * stack_bytes();
+    f->resident = comet_memory_resident_limit().used;
     forecaster_add_queues(f, (uint64_t)d.channels * d.height * d.width * sizeof(float), test != NULL);
     cli_exit code = dataset_bytes(train, &f->data_fixed);
     if (code == CLI_OK && test)
@@ -143,7 +159,8 @@ static cli_exit read_sample(const forecaster *f, comet_compress_mode mode, const
 {
     cJSON *row = cJSON_Parse(text);
     const double saved = json_number(row, "saved_bytes"), reference = json_number(row, "saved_reference_bytes"),
-                 peak = json_number(row, "peak_rss_bytes"), ratio = json_number(row, "ratio");
+                 peak = json_number(row, "peak_rss_bytes"), addresses = json_number(row, "peak_address_bytes"),
+                 ratio = json_number(row, "ratio");
     comet_memory memory;
     cJSON_Delete(row);
     if (!(saved > 0 && peak > 0 && reference > 0))
@@ -153,8 +170,8 @@ static cli_exit read_sample(const forecaster *f, comet_compress_mode mode, const
         status = plan_sample(f, mode, sample->planned_ratio, &memory);
     if (status != COMET_OK)
         return fail_status(status, comet_net_name(f->net));
-    const double beside = peak - (double)memory.total;
-    sample->program = beside > (double)least_program ? (uint64_t)beside : least_program;
+    sample->program = (uint64_t)fmax(peak - (double)memory.total, (double)least_program);
+    sample->addresses = (uint64_t)fmax(addresses - (double)memory.total, (double)least_program);
     sample->ratio = isnan(ratio) ? reference / saved : ratio;
     sample->taken = true;
     return CLI_OK;
@@ -192,14 +209,34 @@ static const mode_sample *sample_of(const forecaster *f, comet_compress_mode mod
     return &f->samples[mode];
 }
 
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* All but the model's plan, which is there. */
+static void complete(const forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
+{
+    const mode_sample *sample = sample_of(f, mode);
+    const uint64_t total = forecast->model.total, queues = (f->data_per_image + f->image_bytes) * batch;
+    forecast->data = f->data_fixed + f->data_per_image * batch;
+    forecast->program = sample->program;
+    forecast->peak = total + forecast->data + forecast->program;
+    forecast->further = larger(forecast->peak, f->resident + total + queues + COMET_MEMORY_BESIDE_PLAN) - f->resident;
+    forecast->addresses = total + f->data_fixed + queues + sample->addresses + f->loader_addresses + other_addresses;
+}
+
 static comet_status foretell(const forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
 {
     const comet_status status = plan(f, mode, f->samples[mode].planned_ratio, batch, &forecast->model);
-    forecast->data = f->data_fixed + f->data_per_image * batch;
-    forecast->program = sample_of(f, mode)->program;
     if (status == COMET_OK)
-        forecast->peak = forecast->model.total + forecast->data + forecast->program;
+        complete(f, mode, batch, forecast);
     return status;
+}
+
+bool forecast_fits(const memory_forecast *forecast, const memory_bounds *bounds)
+{
+    return forecast->peak <= bounds->peak && forecast->further <= bounds->further && forecast->addresses <= bounds->addresses;
 }
 
 cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
@@ -213,22 +250,25 @@ cli_exit forecast_memory(forecaster *f, comet_compress_mode mode, uint32_t batch
     return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
 }
 
-cli_exit forecast_spilling(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t spill_above, uint64_t *peak)
+cli_exit forecast_spilling(forecaster *f, comet_compress_mode mode, uint32_t batch, uint64_t spill_above,
+                           memory_forecast *forecast)
 {
-    memory_forecast forecast;
-    const cli_exit code = forecast_memory(f, mode, batch, &forecast);
+    const cli_exit code = forecast_memory(f, mode, batch, forecast);
     if (code != CLI_OK)
         return code;
     comet_model_params params = f->params;
     params.compression.spill_folder = "."; /* of a plan, any */
     params.fused_update = false;           /* a disk may fail half way through a step */
     params.compression.spill_above = spill_above;
-    const comet_status status = plan_with(f, &params, mode, f->samples[mode].planned_ratio, batch, &forecast.model);
-    *peak = forecast.model.total + forecast.data + forecast.program;
-    return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(f->net));
+    const comet_status status = plan_with(f, &params, mode, f->samples[mode].planned_ratio, batch, &forecast->model);
+    if (status != COMET_OK)
+        return fail_status(status, comet_net_name(f->net));
+    complete(f, mode, batch, forecast);
+    return CLI_OK;
 }
 
-cli_exit forecast_largest_batch(forecaster *f, comet_compress_mode mode, uint64_t bytes, uint32_t limit, uint32_t *batch)
+cli_exit forecast_largest_batch(forecaster *f, comet_compress_mode mode, const memory_bounds *bounds, uint32_t limit,
+                                uint32_t *batch)
 {
     uint32_t fits = 0, too_large = limit / BATCH_STEP + 1;
     memory_forecast forecast;
@@ -240,7 +280,7 @@ cli_exit forecast_largest_batch(forecaster *f, comet_compress_mode mode, uint64_
         const comet_status status = foretell(f, mode, middle * BATCH_STEP, &forecast);
         if (status != COMET_OK && status != COMET_ERROR_MEMORY) /* beyond any machine */
             return fail_status(status, comet_net_name(f->net));
-        if (status == COMET_OK && forecast.peak <= bytes)
+        if (status == COMET_OK && forecast_fits(&forecast, bounds))
             fits = middle;
         else
             too_large = middle;

@@ -3,6 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "comet/codec.h"
 #include "suggest.h"
@@ -176,9 +177,26 @@ static void free_at_once(void)
 #endif
 }
 
+static bool is_limited(int resource)
+{
+    struct rlimit limit;
+    return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+}
+
+/* malloc maps 64 MiB for each thread, so that they do not wait for one another. Where addresses are limited (ulimit -v, -d)
+ * there may be none left for the net. */
+static void save_addresses(void)
+{
+#ifdef M_ARENA_MAX
+    if (is_limited(RLIMIT_AS) || is_limited(RLIMIT_DATA))
+        mallopt(M_ARENA_MAX, 1);
+#endif
+}
+
 int main(int argc, char **argv)
 {
     free_at_once();
+    save_addresses();
     if (argc < 2) {
         print_overview(stderr);
         return CLI_USAGE;

@@ -23,7 +23,7 @@ typedef struct budget_args {
 /* Does any option ask for a budget? */
 bool budget_is_asked(const budget_args *budget, const compression_args *compression);
 
-/* Changes p->model so that the run stays below --memory, or what the machine has, with MEMORY_RESERVE of it left: compression
+/* Changes p->model so that the run stays below --memory and all that limits this process, with MEMORY_RESERVE left: compression
  * from what was asked for on to denser, then spilling; the batch where it is automatic. `text`: what was chosen, one line.
  * CLI_NO_MEMORY where nothing fits, after saying what would be needed. */
 cli_exit budget_settle(const budget_args *args, const compression_args *compression, comet_train_params *p,

@@ -367,17 +367,36 @@ COMET_API comet_status comet_rate_find(const comet_train_params *params, comet_r
  * its classes, or more. `what` goes into the sentence: "training", "test". */
 COMET_API comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what);
 
-/* Compares comet_model_plan, with `bytes_per_image` more for each image of a batch, with what this process may still have: free
- * memory, limits of its control group and its own. COMET_ERROR_MEMORY, with a sentence that names the batch that would fit. */
+/* What a run takes beside its plan: oneDNN's code, what threads touch of their stacks, what malloc keeps. */
+#define COMET_MEMORY_BESIDE_PLAN ((uint64_t)48 << 20)
+
+/* Is there room for comet_model_plan with `bytes_per_image` more for each image of a batch? With COMET_MEMORY_BESIDE_PLAN it is
+ * compared with comet_memory_resident_limit; with the stacks of the threads, which count whole there, with
+ * comet_memory_address_limit. COMET_ERROR_MEMORY, with a sentence that names the limit and the batch that would fit. */
 COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
                                                 uint64_t bytes_per_image);
 
-/* Bytes that this process can still get: the least of what the machine has available and what its control groups and its own
- * limits leave; UINT64_MAX where nothing is known. */
+/* `bytes` are left to this process, which has `used` others of the same kind. name, what sets the limit: "free memory",
+ * "control group", "ulimit -v" or "ulimit -d". UINT64_MAX bytes and "none" where nothing is known or limited. */
+typedef struct comet_memory_limit {
+    uint64_t bytes, used;
+    const char *name;
+} comet_memory_limit;
+
+/* Memory that this process can still touch: the least of what the machine has available and what its control groups leave. */
+COMET_API comet_memory_limit comet_memory_resident_limit(void);
+
+/* Addresses that this process can still map under its own limits. What is mapped counts, touched or not: a thread's stack is 8
+ * MiB, and malloc takes 64 MiB for each thread unless its M_ARENA_MAX is 1. */
+COMET_API comet_memory_limit comet_memory_address_limit(void);
+
+/* The least of both, in bytes. */
 COMET_API uint64_t comet_memory_available(void);
 
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. */
 COMET_API uint64_t comet_peak_rss(void);
+/* Largest address space of this process so far, in bytes, of which comet_memory_address_limit is the rest; 0: not known. */
+COMET_API uint64_t comet_peak_address_space(void);
 /* What is resident of the program and its libraries at this moment; mapped data is not in it. The kernel looks at all pages for
  * it: milliseconds. */
 COMET_API uint64_t comet_program_rss(void);
