@@ -24,7 +24,7 @@ static const option options[] = {
     {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
     {0, "channels", "N", set_count, AT(channels), "of a built-in net's images (default: the net's own)"},
     {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256)"},
-    {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4GiB, 512MiB, 4GB ... (default: none)"},
+    {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     OPTION_NOISE(plan_args),
     OPTION_SIGMA(plan_args),

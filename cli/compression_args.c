@@ -73,27 +73,7 @@ bool set_overhead(void *target, const char *text, reason *why)
 
 bool set_bytes(void *target, const char *text, reason *why)
 {
-    static const struct {
-        const char *name;
-        double bytes;
-    } units[] = {{"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
-                 {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
-    char digits[32];
-    const size_t length = strspn(text, "0123456789.");
-    double value = 0;
-    for (size_t i = 0; i < N_ITEMS(units); i++) {
-        if (strcmp(text + length, units[i].name) != 0 || length >= sizeof digits)
-            continue;
-        memcpy(digits, text, length);
-        digits[length] = '\0';
-        if (!number_double(digits, 0, 0x1p62 / units[i].bytes, &value, why))
-            return false;
-        if (value * units[i].bytes < 1)
-            return reason_set(why, "'%.60s' is no memory at all", text);
-        *(uint64_t *)target = (uint64_t)(value * units[i].bytes);
-        return true;
-    }
-    return reason_set(why, "'%.60s' is not a size such as 4GiB, 512MiB, 4GB or 4294967296", text);
+    return number_bytes(text, target, why);
 }
 
 static bool is_lossy(comet_compress_mode mode)

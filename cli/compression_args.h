@@ -26,7 +26,7 @@ typedef struct compression_args {
 bool set_mode(void *target, const char *text, reason *why);     /* mode_arg */
 bool set_percent(void *target, const char *text, reason *why);  /* double, "1%" or "0.01", above 0 and up to 1 */
 bool set_overhead(void *target, const char *text, reason *why); /* likewise, 0 allowed */
-bool set_bytes(void *target, const char *text, reason *why);    /* uint64_t, "4GiB", "500MB", "4294967296" */
+bool set_bytes(void *target, const char *text, reason *why);    /* uint64_t, a size as number_bytes takes it */
 
 #define OPTION_NOISE(type)                                                                        \
     {                                                                                             \

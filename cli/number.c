@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "text.h"
 
@@ -51,6 +52,41 @@ bool number_double(const char *text, double min, double max, double *value, reas
     if (errno == ERANGE || !isfinite(parsed) || !(parsed >= min && parsed <= max))
         return reason_set(why, "%.60s is out of range: %g to %g", text, min, max);
     *value = parsed;
+    return true;
+}
+
+/* Bytes in a unit; 0: there is no such unit. */
+static double unit_bytes(const char *name)
+{
+    static const struct {
+        const char *name;
+        double bytes;
+    } units[] = {{"B", 1},        {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30},   {"T", 0x1p40},
+                 {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"KB", 1e3},
+                 {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (strcasecmp(name, units[i].name) == 0)
+            return units[i].bytes;
+    return 0;
+}
+
+bool number_bytes(const char *text, uint64_t *bytes, reason *why)
+{
+    char digits[32];
+    const size_t length = strspn(text, "0123456789.");
+    const double unit = unit_bytes(text + length);
+    double value = 0;
+    if (length > 0 && length < sizeof digits && text[length] == '\0')
+        return reason_set(why, "'%s' has no unit; write %sM or %sMiB, or %sB for bytes", text, text, text, text);
+    if (!(unit > 0) || length == 0 || length >= sizeof digits)
+        return reason_set(why, "'%.60s' is not a size such as 4G, 512MiB or 4GB", text);
+    memcpy(digits, text, length);
+    digits[length] = '\0';
+    if (!number_double(digits, 0, 0x1p62 / unit, &value, why))
+        return false;
+    if (value * unit < 1)
+        return reason_set(why, "'%.60s' is no memory at all", text);
+    *bytes = (uint64_t)(value * unit);
     return true;
 }
 

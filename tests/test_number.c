@@ -1,0 +1,95 @@
+/* Numbers of the command line: sizes with their units. */
+#include "number.h"
+#include "testing.h"
+
+static const struct {
+    const char *text;
+    uint64_t bytes;
+} sizes[] = {
+    {"400B", 400},
+    {"1073741824b", 1073741824},
+    {"512K", 524288},
+    {"400M", 419430400},
+    {"4G", 4294967296},
+    {"4g", 4294967296},
+    {"2T", 2199023255552},
+    {"1KiB", 1024},
+    {"3MiB", 3145728},
+    {"3mib", 3145728},
+    {"4GiB", 4294967296},
+    {"1TiB", 1099511627776},
+    {"1KB", 1000},
+    {"7kb", 7000},
+    {"3MB", 3000000},
+    {"4GB", 4000000000},
+    {"2TB", 2000000000000},
+    {"1.5G", 1610612736},
+    {".5k", 512},
+    {"0.5KB", 500},
+    {"1.9B", 1},
+    {"1B", 1},
+    {"4194304T", UINT64_C(1) << 62},
+    {"4611686018427387904B", UINT64_C(1) << 62},
+};
+
+static void sizes_have_units(void **state)
+{
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        reason why = {""};
+        uint64_t bytes = 0;
+        if (!number_bytes(sizes[i].text, &bytes, &why) || bytes != sizes[i].bytes)
+            fail_msg("%s is %llu, not %llu: %s", sizes[i].text, (unsigned long long)bytes, (unsigned long long)sizes[i].bytes,
+                     why.text);
+    }
+}
+
+static const struct {
+    const char *text, *why;
+} refused[] = {
+    {"400", "'400' has no unit; write 400M or 400MiB, or 400B for bytes"},
+    {"1.5", "'1.5' has no unit"},
+    {"0", "'0' has no unit"},
+    {"", "'' is not a size such as"},
+    {"M", "'M' is not a size such as"},
+    {"GiB", "'GiB' is not a size such as"},
+    {"4X", "'4X' is not a size such as"},
+    {"4XB", "'4XB' is not a size such as"},
+    {"4MM", "'4MM' is not a size such as"},
+    {"4Mi", "'4Mi' is not a size such as"},
+    {"4 M", "'4 M' is not a size such as"},
+    {"4M ", "'4M ' is not a size such as"},
+    {" 4M", "' 4M' is not a size such as"},
+    {"1e3M", "'1e3M' is not a size such as"},
+    {"-1M", "'-1M' is not a size such as"},
+    {"+1M", "'+1M' is not a size such as"},
+    {"0x10M", "'0x10M' is not a size such as"},
+    {"infM", "'infM' is not a size such as"},
+    {"1..5M", "'1..5' is not a finite number"},
+    {".M", "'.' is not a finite number"},
+    {"0M", "'0M' is no memory at all"},
+    {"0.5B", "'0.5B' is no memory at all"},
+    {"4194305T", "4194305 is out of range"},
+    {"99999999999GiB", "99999999999 is out of range"},
+    {"1234567890123456789012345678901234567890M", "is not a size such as"},
+};
+
+static void other_texts_are_refused(void **state)
+{
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        reason why = {""};
+        uint64_t bytes = 77;
+        assert_false(number_bytes(refused[i].text, &bytes, &why));
+        assert_int_equal(bytes, 77);
+        if (!strstr(why.text, refused[i].why))
+            fail_msg("%s: \"%s\" lacks \"%s\"", refused[i].text, why.text, refused[i].why);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(other_texts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
