@@ -40,7 +40,7 @@ static cli_exit unknown_long(const parser *p, const char *name)
 {
     suggestion nearest = suggestion_start(name);
     for (size_t i = 0; i < p->n_options; i++)
-        suggestion_offer(&nearest, p->table[i].name);
+        suggestion_offer_option(&nearest, p->table[i].name);
     suggestion_offer(&nearest, "help");
     const char *best = suggestion_best(&nearest);
     if (best)

@@ -20,7 +20,11 @@
 static void test_spec_is_checked(void **state)
 {
     REFUSED("cifar", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "cifar", "no known kind", "synthetic");
-    REFUSED("", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "no known kind");
+    REFUSED("", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "no known kind; there are");
+    REFUSED("fashoin", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "no known kind; did you mean fashion? There are cifar10:DIR, ");
+    REFUSED("cifar:/tmp", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "did you mean cifar10?");
+    REFUSED("ImageFolder:/tmp", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "did you mean folder?");
+    REFUSED("xyzzy:/tmp", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "no known kind; there are");
     REFUSED("cifar10", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "cifar10:DIR");
     REFUSED("idx:", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "idx:DIR");
     REFUSED("synthetic:x", COMET_SPLIT_TRAIN, COMET_ERROR_ARGUMENT, "should read synthetic");

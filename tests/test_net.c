@@ -301,6 +301,10 @@ static void test_many_layers(void **state)
 /* ---- sentences of the reader ---- */
 
 #define HEAD "net n\ninput 8 14 14\n"
+#define KINDS                                                                                                    \
+    " conv, linear, batch_norm, relu, relu6, silu, sigmoid, max_pool, avg_pool, global_avg_pool, lrn, dropout, " \
+    "add, "                                                                                                      \
+    "multiply, concat, flatten"
 
 static const struct {
     const char *text, *sentence;
@@ -355,12 +359,32 @@ static const struct {
     {HEAD "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdef = relu\n",
      "t:3: the layer's name 'abcdefghijabcdefghijabcdefghijabcdefghij...' is longer than 95 characters"},
     /* kinds, options, values */
-    {HEAD "c = cnov out=4\n", "t:3: c: unknown kind of layer 'cnov'; did you mean conv?"},
-    {HEAD "c = batchnorm\n", "t:3: c: unknown kind of layer 'batchnorm'; did you mean batch_norm?"},
-    {HEAD "c = input\n", "t:3: c: unknown kind of layer 'input'"},
-    {HEAD "c = xyzzy\n", "t:3: c: unknown kind of layer 'xyzzy'"},
+    {HEAD "c = cnov out=4\n", "t:3: c: unknown kind of layer 'cnov'; did you mean conv? There are" KINDS},
+    {HEAD "c = batchnorm\n", "t:3: c: unknown kind of layer 'batchnorm'; did you mean batch_norm? There are" KINDS},
+    {HEAD "c = Conv2d out=4\n", "t:3: c: unknown kind of layer 'Conv2d'; did you mean conv? There are" KINDS},
+    {HEAD "c = dense out=4\n", "t:3: c: unknown kind of layer 'dense'; did you mean linear? There are" KINDS},
+    {HEAD "c = BatchNorm2d\n", "t:3: c: unknown kind of layer 'BatchNorm2d'; did you mean batch_norm? There are" KINDS},
+    {HEAD "c = adaptive_avg_pool2d\n",
+     "t:3: c: unknown kind of layer 'adaptive_avg_pool2d'; did you mean global_avg_pool? There are" KINDS},
+    {HEAD "c = MaxPooling2D\n", "t:3: c: unknown kind of layer 'MaxPooling2D'; did you mean max_pool? There are" KINDS},
+    {HEAD "c = cat input input\n", "t:3: c: unknown kind of layer 'cat'; did you mean concat? There are" KINDS},
+    {HEAD "c = swish\n", "t:3: c: unknown kind of layer 'swish'; did you mean silu? There are" KINDS},
+    {HEAD "c = input\n", "t:3: c: unknown kind of layer 'input'; there are" KINDS},
+    {HEAD "c = xyzzy\n", "t:3: c: unknown kind of layer 'xyzzy'; there are" KINDS},
     {HEAD "c =\n", "t:3: c: the kind of layer is missing after '='"},
     {HEAD "c = conv out=4 kernl=3\n", "t:3: c: conv has no option 'kernl'; did you mean kernel?"},
+    {HEAD "c = conv out=4 kernel=3 padding=1\n", "t:3: c: conv has no option 'padding'; did you mean pad?"},
+    {HEAD "c = conv out=4 kernel_size=3\n", "t:3: c: conv has no option 'kernel_size'; did you mean kernel?"},
+    {HEAD "c = conv filters=4 kernel=3\n", "t:3: c: conv has no option 'filters'; did you mean out?"},
+    {HEAD "c = conv out_channels=4 kernel=3\n", "t:3: c: conv has no option 'out_channels'; did you mean out?"},
+    {HEAD "c = linear units=4\n", "t:3: c: linear has no option 'units'; did you mean out?"},
+    {HEAD "c = linear out_features=4\n", "t:3: c: linear has no option 'out_features'; did you mean out?"},
+    {HEAD "c = max_pool pool_size=2\n", "t:3: c: max_pool has no option 'pool_size'; did you mean kernel?"},
+    {HEAD "c = conv out=4 kernel=3 strides=2\n", "t:3: c: conv has no option 'strides'; did you mean stride?"},
+    {HEAD "c = conv out=4 kernel=3 use_bias=no\n", "t:3: c: conv has no option 'use_bias'; did you mean bias?"},
+    {HEAD "c = conv out=4 kernel=3 rate=2\n", "t:3: c: conv has no option 'rate'; did you mean dilation?"},
+    {HEAD "d = dropout rate=0.5\n", "t:3: d: dropout has no option 'rate'; did you mean p?"},
+    {HEAD "r = relu padding=1\n", "t:3: r: relu has no option 'padding'"},
     {HEAD "r = relu p=0.5\n", "t:3: r: relu has no option 'p'"},
     {HEAD "m = max_pool kernel=2 dilation=2\n", "t:3: m: max_pool has no option 'dilation'"},
     {HEAD "c = conv kernel=3\n", "t:3: c: out is missing (1 to 16777216)"},

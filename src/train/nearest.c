@@ -1,6 +1,7 @@
 /* Nearest word by edit distance, one row of the table at a time. */
 #include "train/nearest.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -40,6 +41,35 @@ void nearest_offer(nearest_word *nearest, const char *candidate)
     const size_t d = distance(nearest->text, nearest->length, candidate, strlen(candidate));
     if (d < nearest->distance) {
         nearest->distance = d;
+        nearest->best = candidate;
+    }
+}
+
+/* " word " in small letters and without - and _; false for what cannot be a word. */
+static bool fold(const nearest_word *nearest, char text[MAX_WORD + 3])
+{
+    size_t n = 0;
+    if (nearest->length > MAX_WORD)
+        return false;
+    text[n++] = ' ';
+    for (size_t i = 0; i < nearest->length; i++) {
+        const char c = nearest->text[i];
+        if (c == ' ')
+            return false;
+        if (c != '-' && c != '_')
+            text[n++] = (char)(c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c);
+    }
+    text[n++] = ' ';
+    text[n] = '\0';
+    return n > 2;
+}
+
+void nearest_offer_for(nearest_word *nearest, const char *candidate, const char *others)
+{
+    char text[MAX_WORD + 3];
+    nearest_offer(nearest, candidate);
+    if (fold(nearest, text) && strstr(others, text)) {
+        nearest->distance = 0;
         nearest->best = candidate;
     }
 }

@@ -56,6 +56,10 @@ static inline const void *key_field(const layer_key *key, const comet_layer *lay
     return (const char *)layer + key->offset;
 }
 
+/* What other frameworks call an option or a kind of layer, for nearest_offer_for. */
+const char *net_key_synonyms(const char *word);
+const char *net_op_synonyms(comet_op op);
+
 /* Word of an initialisation ("he_fan_out"); NULL past the end. */
 const char *net_init_word(size_t init);
 

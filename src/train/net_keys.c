@@ -1,6 +1,7 @@
 /* Options of layers as a table: words, fields, ranges. The text format is read and written from it, and comet_net_add checks
  * with it. */
 #include <float.h>
+#include <string.h>
 
 #include "base/status.h"
 #include "train/net_internal.h"
@@ -33,6 +34,52 @@ const layer_key net_keys[NET_N_KEYS] = {
     {"beta", KEY_FLOAT, OPS(LRN), FIELD(lrn_beta), 0, FLT_MAX, "0 or more", false},
     {"k", KEY_FLOAT, OPS(LRN), FIELD(lrn_k), FLT_MIN, FLT_MAX, "above 0", false},
 };
+
+const char *net_key_synonyms(const char *word)
+{
+    static const char *const table[][2] = {
+        {"out", " channels features filters n numfilters numoutput outchannels outfeatures output outputs units width "},
+        {"kernel", " filtersize k kernelshape kernelsize ksize poolsize size window windowsize "},
+        {"stride", " step strides subsample "},
+        {"pad", " p padding pads "},
+        {"dilation", " atrous dilationrate dilations rate "},
+        {"groups", " group ngroups numgroups "},
+        {"bias", " biasterm usebias "},
+        {"init", " initialisation initializer initialiser kernelinitializer weightinit "},
+        {"ceil", " ceilmode "},
+        {"eps", " epsilon "},
+        {"p", " drop droprate prob probability rate ratio "},
+        {"per_sample", " droppath noiseshape stochasticdepth "},
+        {"size", " depthradius localsize n window "},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (strcmp(table[i][0], word) == 0)
+            return table[i][1];
+    return "";
+}
+
+const char *net_op_synonyms(comet_op op)
+{
+    switch (op) {
+    case COMET_OP_CONV: return " conv1d conv2d convolution convolution2d convolutional depthwise depthwiseconv2d ";
+    case COMET_OP_LINEAR: return " affine dense fc fullyconnected gemm innerproduct matmul ";
+    case COMET_OP_BATCH_NORM: return " batchnorm2d batchnormalisation batchnormalization bn norm ";
+    case COMET_OP_SILU: return " swish ";
+    case COMET_OP_SIGMOID: return " logistic ";
+    case COMET_OP_MAX_POOL: return " maxpool maxpool2d maxpooling maxpooling2d pool pooling ";
+    case COMET_OP_AVG_POOL: return " averagepool averagepooling averagepooling2d avgpool avgpool2d avgpooling meanpool ";
+    case COMET_OP_GLOBAL_AVG_POOL:
+        return " adaptiveavgpool adaptiveavgpool2d gap globalaveragepool globalaveragepooling globalaveragepooling2d "
+               "globalavgpooling globalpool ";
+    case COMET_OP_LRN: return " localresponsenorm localresponsenormalization ";
+    case COMET_OP_DROPOUT: return " drop dropout2d droppath spatialdropout2d stochasticdepth ";
+    case COMET_OP_ADD: return " elementwiseadd plus residual shortcut skip sum ";
+    case COMET_OP_MULTIPLY: return " elementwisemul mul product scale ";
+    case COMET_OP_CONCAT: return " cat concatenate join route ";
+    case COMET_OP_FLATTEN: return " reshape view ";
+    default: return "";
+    }
+}
 
 const char *net_init_word(size_t init)
 {

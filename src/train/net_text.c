@@ -226,7 +226,7 @@ static comet_status unknown_key(const reader *r, const comet_layer *layer, word 
     nearest_word nearest = nearest_to(w.start, w.length);
     for (size_t i = 0; i < NET_N_KEYS; i++)
         if (key_is_for(&net_keys[i], layer->op))
-            nearest_offer(&nearest, net_keys[i].word);
+            nearest_offer_for(&nearest, net_keys[i].word, net_key_synonyms(net_keys[i].word));
     return fail_here(r, "%s: %s has no option '%s'%s", layer->name, comet_op_name(layer->op), quote(w).text,
                      suggestion(&nearest).text);
 }
@@ -281,19 +281,31 @@ static comet_status read_operands(reader *r, comet_layer *layer)
     return status;
 }
 
+static comet_status unknown_kind(const reader *r, const char *name, word w)
+{
+    char kinds[200] = "";
+    size_t length = 0;
+    nearest_word nearest = nearest_to(w.start, w.length);
+    for (int i = COMET_OP_INPUT + 1; i < COMET_N_OPS && length < sizeof kinds; i++) {
+        const char *kind = comet_op_name((comet_op)i);
+        nearest_offer_for(&nearest, kind, net_op_synonyms((comet_op)i));
+        length += (size_t)snprintf(kinds + length, sizeof kinds - length, "%s%s", length > 0 ? ", " : "", kind);
+    }
+    return fail_here(r, "%s: unknown kind of layer '%s'%s%s %s", name, quote(w).text, suggestion(&nearest).text,
+                     nearest_best(&nearest) ? " There are" : "; there are", kinds);
+}
+
 static comet_status read_kind(reader *r, const char *name, comet_op *op)
 {
     const word w = take_word(r);
     if (w.length == 0)
         return fail_here(r, "%s: the kind of layer is missing after '='", name);
-    nearest_word nearest = nearest_to(w.start, w.length);
     for (int i = COMET_OP_INPUT + 1; i < COMET_N_OPS; i++) {
         *op = (comet_op)i;
         if (word_is(w, comet_op_name(*op)))
             return COMET_OK;
-        nearest_offer(&nearest, comet_op_name(*op));
     }
-    return fail_here(r, "%s: unknown kind of layer '%s'%s", name, quote(w).text, suggestion(&nearest).text);
+    return unknown_kind(r, name, w);
 }
 
 static comet_status read_layer(reader *r, word first)

@@ -6,25 +6,39 @@
 
 #include "base/status.h"
 #include "train/data/storage.h"
+#include "train/nearest.h"
 
 static const struct form {
     const char *name;
     const dataset_source *source;
     bool needs_place, takes_place;
     const char *usage;
+    const char *synonyms; /* for nearest_offer_for */
 } forms[] = {
-    {"cifar10", &source_cifar10, true, true, "cifar10:DIR"},
-    {"idx", &source_idx, true, true, "idx:DIR"},
-    {"fashion", &source_fashion, false, true, "fashion or fashion:DIR"},
-    {"folder", &source_folder, true, true, "folder:DIR"},
-    {"npy", &source_npy, true, true, "npy:X.npy,Y.npy or npy:X.npy,Y.npy,XT.npy,YT.npy"},
-    {"synthetic", &source_synthetic, false, false, "synthetic"},
+    {"cifar10", &source_cifar10, true, true, "cifar10:DIR", " cifar "},
+    {"idx", &source_idx, true, true, "idx:DIR", " emnist kmnist mnist "},
+    {"fashion", &source_fashion, false, true, "fashion or fashion:DIR", " fashionmnist fmnist "},
+    {"folder", &source_folder, true, true, "folder:DIR", " dir directory imagefolder imagenet images path "},
+    {"npy", &source_npy, true, true, "npy:X.npy,Y.npy or npy:X.npy,Y.npy,XT.npy,YT.npy", " npz numpy "},
+    {"synthetic", &source_synthetic, false, false, "synthetic", " dummy fake fakedata random "},
 };
 enum { N_FORMS = sizeof forms / sizeof forms[0] };
 
 void comet_dataset_params_init(comet_dataset_params *params)
 {
     *params = (comet_dataset_params){.size = sizeof *params};
+}
+
+static comet_status unknown_form(const char *spec, size_t length)
+{
+    nearest_word nearest = nearest_to(spec, length);
+    for (size_t i = 0; i < N_FORMS; i++)
+        nearest_offer_for(&nearest, forms[i].name, forms[i].synonyms);
+    const char *best = nearest_best(&nearest);
+    return comet_fail(COMET_ERROR_ARGUMENT,
+                      "the data '%.100s' is of no known kind; %s%s%s are cifar10:DIR, idx:DIR, fashion, folder:DIR, "
+                      "npy:X,Y and synthetic",
+                      spec, best ? "did you mean " : "", best ? best : "", best ? "? There" : "there");
 }
 
 /* Finds the form of `spec`; *place is what follows the colon, "" if there is none. */
@@ -42,10 +56,7 @@ static comet_status parse_spec(const char *spec, const struct form **form, const
         *place = has_place ? spec + length + 1 : "";
         return COMET_OK;
     }
-    return comet_fail(COMET_ERROR_ARGUMENT,
-                      "the data '%.100s' is of no known kind; there are cifar10:DIR, idx:DIR, fashion, folder:DIR, npy:X,Y and "
-                      "synthetic",
-                      spec);
+    return unknown_form(spec, length);
 }
 
 static comet_status check_params(const comet_dataset_params *params)
