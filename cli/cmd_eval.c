@@ -106,12 +106,15 @@ static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_data
     comet_loader_params params;
     totals t = {0};
     comet_status status = make_model(args, net, path, &model);
-    if (status == COMET_OK) {
-        comet_loader_params_init(&params);
-        params.batch = (uint32_t)args->batch;
-        params.n_threads = (uint32_t)args->loader_threads;
-        status = comet_loader_create(&loader, data, &params);
+    if (status != COMET_OK) {
+        const cli_exit code = fail_weights(status, path, &args->net, net);
+        comet_model_destroy(model);
+        return code;
     }
+    comet_loader_params_init(&params);
+    params.batch = (uint32_t)args->batch;
+    params.n_threads = (uint32_t)args->loader_threads;
+    status = comet_loader_create(&loader, data, &params);
     if (status == COMET_OK)
         status = score_all(model, loader, &t);
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);

@@ -52,7 +52,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = net_open(&args->net, 0, (uint32_t)args->image, &net);
     if (code == CLI_OK) {
         const comet_status status = convert(net, path, args->output);
-        code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+        code = status == COMET_OK ? CLI_OK : fail_weights(status, path, &args->net, net);
     }
     if (code == CLI_OK)
         say("%s: all weights of %s are there; use it with 'comet train --weights' or 'comet eval'", args->output,

@@ -61,7 +61,7 @@ cli_exit fail_errno(cli_exit code, int error, const char *subject)
     return fail(code, "%s: %s", subject, strerror(error));
 }
 
-static cli_exit exit_of_status(comet_status status)
+cli_exit exit_of_status(comet_status status)
 {
     switch (status) {
     case COMET_OK: return CLI_OK;

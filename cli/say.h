@@ -43,6 +43,9 @@ cli_exit fail(cli_exit code, const char *format, ...) SAY_FORMAT(2, 3);
 /* Says "SUBJECT: strerror(error)" and returns `code`. */
 cli_exit fail_errno(cli_exit code, int error, const char *subject);
 
+/* The exit code that fits the status. */
+cli_exit exit_of_status(comet_status status);
+
 /* Says "SUBJECT: " (nothing of it where it is NULL) and the library's last sentence; returns the exit code that fits the
  * status. */
 cli_exit fail_status(comet_status status, const char *subject);

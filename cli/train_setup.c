@@ -82,6 +82,19 @@ cli_exit net_of_weights(const char *path, comet_net **net)
     return status == COMET_OK ? CLI_OK : fail(CLI_BAD_INPUT, "%s", comet_last_error());
 }
 
+cli_exit fail_weights(comet_status status, const char *path, const net_args *args, const comet_net *net)
+{
+    char sentence[1024];
+    uint64_t classes = 0;
+    const uint64_t ours = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
+    snprintf(sentence, sizeof sentence, "%s", comet_last_error());
+    if (status != COMET_ERROR_CORRUPT || !path || comet_weights_classes(path, net, &classes) != COMET_OK || classes == ours)
+        return fail(exit_of_status(status), "%s", sentence);
+    if (args->file)
+        return fail(CLI_BAD_INPUT, "%s; let the net in %s have %" PRIu64 " outputs", sentence, args->file, classes);
+    return fail(CLI_BAD_INPUT, "%s; give --classes %" PRIu64, sentence, classes);
+}
+
 /* ---- data ---- */
 
 /* Data with images of a size, or a number, of its own takes no other. */

@@ -62,6 +62,10 @@ cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_
 /* The net that the file at `path` carries. */
 cli_exit net_of_weights(const char *path, comet_net **net);
 
+/* fail_status of a call that read the weights at `path`, if any, into `net`. Where they are for another number of classes it
+ * goes on with what to do about it. */
+cli_exit fail_weights(comet_status status, const char *path, const net_args *args, const comet_net *net);
+
 /* Opens one part of the data, as large as `net` wants its images where the data can be of any size. */
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data);
 

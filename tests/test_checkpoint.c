@@ -468,6 +468,30 @@ static void test_lock(void **state)
     checkpoint_unlock(lock);
 }
 
+/* Weights of a net with another number of classes are refused in such words, and say for how many they are. */
+static void check_other_classes(const char *weights)
+{
+    char *text = NULL, *number = NULL;
+    comet_net *tiny = NULL;
+    assert_ok(comet_net_read(&tiny, "text", TINY_NET, strlen(TINY_NET)));
+    const comet_layer *last = comet_net_layer(tiny, comet_net_n_values(tiny) - 1);
+    uint64_t classes = 0;
+    assert_ok(comet_weights_classes(weights, tiny, &classes));
+    assert_int_equal(classes, last->out_channels);
+    assert_status(comet_weights_classes("/nonexistent", tiny, &classes), COMET_ERROR_IO);
+    assert_ok(comet_net_write(tiny, &text));
+    number = strrchr(text, '=') + 1;
+    *number = (char)(*number == '9' ? '1' : *number + 1);
+    comet_model *other = model_of(text, 1, COMET_OPTIMISER_SGD);
+    assert_status(comet_weights_load(other, weights), COMET_ERROR_CORRUPT);
+    assert_non_null(strstr(comet_last_error(), " classes, this net for "));
+    assert_ok(comet_weights_classes(weights, comet_model_net(other), &classes));
+    assert_int_equal(classes, last->out_channels);
+    comet_model_destroy(other);
+    comet_net_destroy(tiny);
+    comet_text_free(text);
+}
+
 static void test_weights_files(void **state)
 {
     comet_model *a = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD), *b = model_of(TINY_NET, 2, COMET_OPTIMISER_ADAMW);
@@ -491,6 +515,7 @@ static void test_weights_files(void **state)
     assert_true(blobs_equal(x, y));
     assert_status(comet_weights_load(other, weights), COMET_ERROR_CORRUPT);
     assert_status(comet_weights_load(a, "/nonexistent"), COMET_ERROR_IO);
+    check_other_classes(weights);
     free(x.data);
     free(y.data);
     comet_model_destroy(other);

@@ -261,6 +261,10 @@ COMET_API comet_status comet_weights_save(const comet_model *model, const char *
  * where the file is refused. */
 COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
 
+/* The number of classes that the weights in a file are for: outputs of the layer that gives `net` its scores. The rest of the
+ * file is not looked at. COMET_ERROR_CORRUPT where it has no weights of such a layer. */
+COMET_API comet_status comet_weights_classes(const char *path, const comet_net *net, uint64_t *classes);
+
 /* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
  * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
 COMET_API comet_status comet_weights_net(const char *path, char **text);

@@ -151,10 +151,46 @@ static bool same_shape(const comet_tensor_info *info, const safetensors_tensor *
     return info->n_dims == t->n_dims && memcmp(info->dims, t->dims, info->n_dims * sizeof *info->dims) == 0;
 }
 
+/* The layer whose outputs are the classes' scores: the last with weights, if it has as many as the net; else NULL. */
+static const comet_layer *classifier_of(const comet_net *net)
+{
+    const uint32_t n = comet_net_n_values(net);
+    const comet_shape out = comet_net_shape(net, n - 1);
+    for (uint32_t v = n; v-- > 0;) {
+        const comet_layer *layer = comet_net_layer(net, v);
+        if (layer->op == COMET_OP_LINEAR || layer->op == COMET_OP_CONV)
+            return layer->out_channels == out.channels ? layer : NULL;
+    }
+    return NULL;
+}
+
+/* Is `name` a tensor of this layer? Layers' names have dots too. */
+static bool is_of_layer(const char *name, const comet_layer *layer)
+{
+    const size_t n = layer ? strlen(layer->name) : 0;
+    return n > 0 && strncmp(name, layer->name, n) == 0 && (strcmp(name + n, ".weight") == 0 || strcmp(name + n, ".bias") == 0);
+}
+
+/* Both shapes, and first what they mean where only the number of classes differs. */
+static comet_status refuse_shape(const weights_list *list, const weights_item *item, const safetensors_tensor *t,
+                                 const char *path)
+{
+    char ours[SAFETENSORS_SHAPE_BYTES], theirs[SAFETENSORS_SHAPE_BYTES];
+    const comet_tensor_info *info = &item->info;
+    safetensors_shape_text(info->n_dims, info->dims, ours);
+    safetensors_shape_text(t->n_dims, t->dims, theirs);
+    if (is_of_layer(item->name, classifier_of(comet_model_net(list->model))) && info->n_dims == t->n_dims &&
+        memcmp(info->dims + 1, t->dims + 1, (info->n_dims - 1) * sizeof *info->dims) == 0)
+        return comet_fail(COMET_ERROR_CORRUPT,
+                          "%s: it is for %" PRIu64 " classes, this net for %" PRIu64 ": %s is %s there, %s in this net", path,
+                          t->dims[0], info->dims[0], item->name, theirs, ours);
+    return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: %s is %s there, %s in this net", path, item->name, theirs,
+                      ours);
+}
+
 static comet_status match_item(const weights_list *list, const weights_item *item, const safetensors_file *file,
                                const char *path)
 {
-    char ours[SAFETENSORS_SHAPE_BYTES], theirs[SAFETENSORS_SHAPE_BYTES];
     const safetensors_tensor *t = safetensors_find(file, item->name);
     if (item->index == SIZE_MAX || (!t && list->hidden && item->info.kind == COMET_TENSOR_MOMENTUM))
         return COMET_OK;
@@ -165,11 +201,7 @@ static comet_status match_item(const weights_list *list, const weights_item *ite
                           item->name);
     if (t->dtype == SAFETENSORS_OTHER)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: %s is of a type that cannot be read as floats", path, item->name);
-    if (!same_shape(&item->info, t))
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: %s is %s there, %s in this net", path, item->name,
-                          safetensors_shape_text(t->n_dims, t->dims, theirs),
-                          safetensors_shape_text(item->info.n_dims, item->info.dims, ours));
-    return COMET_OK;
+    return same_shape(&item->info, t) ? COMET_OK : refuse_shape(list, item, t, path);
 }
 
 static bool is_expected(const weights_list *list, const char *name, bool optimiser)
@@ -276,6 +308,24 @@ comet_status comet_weights_net(const char *path, char **text)
         else
             status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the net of %s", path);
     }
+    safetensors_close(file);
+    return status;
+}
+
+comet_status comet_weights_classes(const char *path, const comet_net *net, uint64_t *classes)
+{
+    char name[COMET_MAX_LAYER_NAME + sizeof ".weight"];
+    safetensors_file *file = NULL;
+    comet_status status = safetensors_open(&file, path);
+    if (status != COMET_OK)
+        return status;
+    const comet_layer *layer = classifier_of(net);
+    snprintf(name, sizeof name, "%s.weight", layer ? layer->name : "");
+    const safetensors_tensor *t = safetensors_find(file, name);
+    if (t && t->n_dims > 0)
+        *classes = t->dims[0];
+    else
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: it does not say how many classes it is for: it has no %s", path, name);
     safetensors_close(file);
     return status;
 }
