@@ -2,6 +2,7 @@
 #include "testing.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/random.h"
@@ -646,6 +647,41 @@ static void test_error_history(void **state)
     }
 }
 
+/* The text of a file as one line, without the stars of comments. */
+static char *one_line(const char *folder, const char *name)
+{
+    const blob file = read_file(folder, name);
+    char *text = need_malloc(file.bytes + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < file.bytes; i++) {
+        const char c = (char)(file.data[i] == '\n' || file.data[i] == '*' ? ' ' : file.data[i]);
+        if (c != ' ' || n == 0 || text[n - 1] != ' ')
+            text[n++] = c;
+    }
+    text[n] = '\0';
+    free(file.data);
+    return text;
+}
+
+/* The number of steps that a ratio needs, wherever a reader meets it. */
+static void test_documented_steps(void **state)
+{
+    static const struct {
+        const char *folder, *name, *before, *after;
+    } places[] = {{"/../include/comet", "train.h", "NaN: a weight of less than ", " of them"},
+                  {"/../docs", "training.md", "Null while these weigh less than ", " steps"},
+                  {"/../docs", "theory.md", "It is told from a weight of ", " steps on"}};
+    for (size_t i = 0; i < COUNT_OF(places); i++) {
+        char folder[400], phrase[80];
+        snprintf(folder, sizeof folder, "%s%s", COMET_TESTS_DIR, places[i].folder);
+        snprintf(phrase, sizeof phrase, "%s%d%s", places[i].before, ADAPT_RATIO_STEPS, places[i].after);
+        char *text = one_line(folder, places[i].name);
+        if (!strstr(text, phrase))
+            fail_msg("%s lacks \"%s\"", places[i].name, phrase);
+        free(text);
+    }
+}
+
 /* Of steps with errors of 0.2 and 1 the variance's mean counts, or the standard deviation's under the paper's rule; so it does
  * for the bound, and for errors that are predicted. */
 static void test_means_over_steps(void **state)
@@ -998,6 +1034,7 @@ int main(void)
         cmocka_unit_test(test_calibration),
         cmocka_unit_test(test_measured_below_limit),
         cmocka_unit_test(test_error_history),
+        cmocka_unit_test(test_documented_steps),
         cmocka_unit_test(test_means_over_steps),
         cmocka_unit_test(test_measured_once),
         cmocka_unit_test(test_windows),

@@ -500,10 +500,12 @@ static void test_label_out_of_range(void **state)
 {
     comet_net *net = operator_net_named("linear");
     trial t = trial_make(net, NULL);
-    comet_scores s;
+    comet_scores s = {.loss = 77};
     t.labels[1] = t.classes;
     assert_status(comet_model_gradients(t.model, t.images, t.labels, 0, &s), COMET_ERROR_ARGUMENT);
     assert_non_null(strstr(comet_last_error(), "label 4 in row 1"));
+    assert_true(s.loss == 77); /* nothing is written, and there is nothing to update with */
+    assert_status(comet_model_update(t.model, 0.1, 0), COMET_ERROR_ARGUMENT);
     assert_status(comet_model_evaluate(t.model, t.images, t.labels, 3, &s), COMET_ERROR_ARGUMENT);
     t.labels[1] = 0;
     assert_ok(comet_model_gradients(t.model, t.images, t.labels, 0, &s));

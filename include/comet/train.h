@@ -156,7 +156,7 @@ typedef struct comet_assessment_line {
                                             or it was not measured */
     bool at_limit;                       /* measured, with the bound that this consumer sets; others have less by right */
     double sigma_ratio; /* measured to target, root mean square (rule sigma: mean) over the last assessments with the same
-                           at_limit, a fading mean of 60 or so measured steps; NaN: a weight of less than 16 of them, or not
+                           at_limit, a fading mean of 60 or so measured steps; NaN: a weight of less than 30 of them, or not
                            measured in this assessment */
     const char *level, *predictor; /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
@@ -177,8 +177,10 @@ typedef struct comet_scores {
 } comet_scores;
 
 /* Forward and backward of one batch, in training mode: running statistics move, gradients are set (or added up, see
- * accumulate). `step` counts from 0 and chooses the dropout masks. images: batch x C x H x W; Where
- * the loss is not finite the call succeeds, gradients are not computed, and comet_model_first_bad names the layer. */
+ * accumulate). `step` counts from 0 and chooses the dropout masks. images: batch x C x H x W; labels: the class of each image,
+ * 0 to the number of the net's outputs - 1. Any other is COMET_ERROR_ARGUMENT, with its row in the sentence: statistics have
+ * moved then, but neither gradients nor *scores are written. Where the loss is not finite the call succeeds, gradients are not
+ * computed, and comet_model_first_bad names the layer. */
 COMET_API comet_status comet_model_gradients(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
                                              comet_scores *scores);
 

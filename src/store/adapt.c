@@ -34,9 +34,9 @@ static const uint64_t FEW = 10, MOST_COLLECTED = 20;
 /* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
 static const double LEAST_OF_LIMIT = 0.125;
 /* What is told of errors goes over several assessments: each step measured since leaves this part of one's weight, and a weight
- * of so many steps tells something, as sixty have it ten at a time: the error of one hard batch may be ten times that of
+ * of ADAPT_RATIO_STEPS tells something, as sixty have it ten at a time: the error of one hard batch may be ten times that of
  * others. There cannot be more than 32 where steps are measured one at a time. */
-static const double FADE = 31.0 / 32, ENOUGH = 30;
+static const double FADE = 31.0 / 32;
 /* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
 /* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
@@ -506,7 +506,7 @@ double adapt_pass_left(const adapt *a, uint32_t consumer)
 static double sigma_ratio(const adapt *a, const consumer_state *c)
 {
     const error_history *h = &c->errors[c->at_limit];
-    return isfinite(c->measured / c->allowed) && h->n >= ENOUGH ? sqrt(from_average(a, h->quotients / h->n)) : NAN;
+    return isfinite(c->measured / c->allowed) && h->n >= ADAPT_RATIO_STEPS ? sqrt(from_average(a, h->quotients / h->n)) : NAN;
 }
 
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)

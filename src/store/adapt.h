@@ -88,6 +88,10 @@ double adapt_eb(const adapt *a, uint32_t tensor);
 /* Relative energy that a pass-on consumer may still let in at the bound of its tensor; 0 where that is not known. */
 double adapt_pass_left(const adapt *a, uint32_t consumer);
 
+/* A ratio is told from a weight of so many steps on. comet/train.h, docs/training.md and docs/theory.md have the number, which
+ * test_adapt compares with this one. */
+#define ADAPT_RATIO_STEPS 30
+
 /* Of a parameter consumer, for the log; NaN where unknown. sigma is per weight. */
 typedef struct adapt_state {
     double sigma_target, sigma_predicted, sigma_measured;
@@ -96,7 +100,7 @@ typedef struct adapt_state {
     bool at_limit; /* sigma_measured is of the bound that this consumer had set */
     /* Measured to target, root mean square (SIGMA: mean) over the last assessments in which at_limit was what it is now,
      * weighted by steps and fading: 60 or so measured steps in effect, which late in a run lie thousands of steps back. One
-     * assessment's few images tell a sigma to 10 or 20 %. NaN while their weight is less than 30 steps. */
+     * assessment's few images tell a sigma to 10 or 20 %. NaN while their weight is less than ADAPT_RATIO_STEPS. */
     double sigma_ratio;
 } adapt_state;
 adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer);
