@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "comet/train.h"
 #include "train/checkpoint.h"
 #include "train/model_state.h"
@@ -492,6 +493,23 @@ static void check_other_classes(const char *weights)
     comet_text_free(text);
 }
 
+/* Whoever locks the folder removes what a killed run was writing, also of files that it does not write itself. */
+static void test_lock_removes_temporaries(void **state)
+{
+    static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors", "state.json"};
+    int lock = -1;
+    write_file(folder, ".comet-notes.tmp", (const uint8_t *)"x", 1);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        char *name = NULL;
+        close(comet_temporary_open(in_folder(names[i]), &name)); /* closed, it is as if its writer were gone */
+        assert_ok(checkpoint_lock(folder, &lock));
+        checkpoint_unlock(lock);
+        assert_int_not_equal(access(name, F_OK), 0);
+        free(name);
+    }
+    assert_int_equal(unlink(in_folder(".comet-notes.tmp")), 0);
+}
+
 static void test_weights_files(void **state)
 {
     comet_model *a = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD), *b = model_of(TINY_NET, 2, COMET_OPTIMISER_ADAMW);
@@ -538,6 +556,7 @@ int main(void)
         cmocka_unit_test_teardown(test_other_net_or_settings, empty),
         cmocka_unit_test_teardown(test_not_finite, empty),
         cmocka_unit_test_teardown(test_lock, empty),
+        cmocka_unit_test_teardown(test_lock_removes_temporaries, empty),
         cmocka_unit_test_teardown(test_weights_files, empty),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,6 +1,7 @@
 /* Safetensors: round trips, other types, files cut short at every byte, every byte damaged, headers that lie. */
 #include "testing.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -122,6 +123,53 @@ static void test_keeps_the_old(void **state)
     free(kept.data);
 }
 
+/* Whoever can write to the folder may have put links under names that could be guessed; they lead nowhere and stay. */
+static void test_planted_links(void **state)
+{
+    static const char *const names[] = {"a.safetensors.tmp", "b.safetensors.tmp"};
+    char planted[2][320];
+    assert_ok(save_to(path, other, entries, 1));
+    write_file(folder, "victim", (const uint8_t *)"precious", 8);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        snprintf(planted[i], sizeof planted[i], "%s/%s", folder, names[i]);
+        assert_int_equal(symlink("victim", planted[i]), 0);
+    }
+    assert_ok(save_to(path, other, entries, 4));
+    const blob victim = read_file(folder, "victim");
+    assert_int_equal(victim.bytes, 8);
+    assert_memory_equal(victim.data, "precious", 8);
+    for (size_t i = 0; i < COUNT_OF(names); i++) {
+        struct stat s;
+        assert_true(lstat(planted[i], &s) == 0 && S_ISLNK(s.st_mode));
+        unlink(planted[i]);
+    }
+    assert_ok(open_and_verify(path));
+    assert_ok(open_and_verify(other));
+    snprintf(planted[0], sizeof planted[0], "%s/victim", folder);
+    unlink(planted[0]);
+    free(victim.data);
+}
+
+static void test_keeps_modes(void **state)
+{
+    struct stat s;
+    assert_ok(save_to(path, NULL, entries, 1));
+    assert_int_equal(chmod(path, 0604), 0);
+    assert_ok(save_to(path, other, entries, 4));
+    assert_true(stat(path, &s) == 0 && (s.st_mode & 0777) == 0604);
+    assert_true(stat(other, &s) == 0 && (s.st_mode & 0777) == 0604); /* the old file itself */
+}
+
+static size_t n_temporaries(void)
+{
+    size_t n = 0;
+    DIR *entries_of = opendir(folder);
+    for (const struct dirent *e; entries_of && (e = readdir(entries_of));)
+        n += strncmp(e->d_name, ".comet-", 7) == 0;
+    closedir(entries_of);
+    return n;
+}
+
 /* A limit on the size of files stands in for a full disk. */
 static void test_full_disk(void **state)
 {
@@ -138,9 +186,7 @@ static void test_full_disk(void **state)
     assert_status(status, COMET_ERROR_IO);
     const blob after = read_file(folder, "a.safetensors");
     assert_true(blobs_equal(before, after));
-    char temporary[320];
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
-    assert_int_not_equal(access(temporary, F_OK), 0);
+    assert_int_equal(n_temporaries(), 0);
     free(before.data);
     free(after.data);
 }
@@ -320,6 +366,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_keeps_the_old),
+        cmocka_unit_test(test_planted_links),
+        cmocka_unit_test(test_keeps_modes),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_every_truncation),
         cmocka_unit_test(test_every_damaged_byte),

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/temporary.h"
 #include "train/atomic_file.h"
 #include "train/model_staging.h"
 #include "train/model_state.h"
@@ -502,14 +503,27 @@ comet_status checkpoint_load(const char *folder, comet_model *model, const check
 
 /* ---- the folder ---- */
 
+static const char *const file_names[] = {"last.safetensors", "previous.safetensors", "best.safetensors", "damaged.safetensors",
+                                         "state.json"};
+enum { N_FILE_NAMES = sizeof file_names / sizeof file_names[0] };
+
 void checkpoint_clear(const char *folder)
 {
-    static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors", "damaged.safetensors",
-                                        "state.json"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    for (size_t i = 0; i < N_FILE_NAMES; i++) {
         char *path = NULL;
-        if (path_in(folder, names[i], &path) == COMET_OK)
+        if (path_in(folder, file_names[i], &path) == COMET_OK)
             unlink(path);
+        free(path);
+    }
+}
+
+/* What runs left that were killed while they saved. */
+static void clean_temporaries(const char *folder)
+{
+    for (size_t i = 0; i < N_FILE_NAMES; i++) {
+        char *path = NULL;
+        if (path_in(folder, file_names[i], &path) == COMET_OK)
+            comet_temporary_clean(path);
         free(path);
     }
 }
@@ -542,10 +556,12 @@ comet_status checkpoint_lock(const char *folder, int *lock)
         status = comet_fail(COMET_ERROR_IO, "%s: %s", path, strerror(errno));
     else if (fcntl(fd, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN))
         status = comet_fail(COMET_ERROR_IO, "%s: another run is writing to this folder", folder);
-    if (status == COMET_OK)
+    if (status == COMET_OK) {
         *lock = fd;
-    else if (fd >= 0)
+        clean_temporaries(folder);
+    } else if (fd >= 0) {
         close(fd);
+    }
     free(path);
     return status;
 }

@@ -62,7 +62,8 @@ typedef enum checkpoint_found {
 comet_status checkpoint_load(const char *folder, comet_model *model, const checkpoint_settings *expected,
                              checkpoint_state *state, checkpoint_found *found, char changed[CHECKPOINT_CHANGED_BYTES]);
 
-/* One run writes to a folder at a time: makes the folder (and those above) and locks it. *lock is for checkpoint_unlock. */
+/* One run writes to a folder at a time: makes the folder (and those above), locks it, and removes temporary files of
+ * runs that were killed. *lock is for checkpoint_unlock. */
 comet_status checkpoint_lock(const char *folder, int *lock);
 void checkpoint_unlock(int lock);
 
