@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "pages.h"
 #include "progress.h"
 
@@ -125,25 +126,6 @@ static void guard_pending(const char *path)
     }
 }
 
-/* A free name beside `path`, opened; the name is for free(). */
-static int open_temporary(const char *path, char **name)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t folder_bytes = slash ? (size_t)(slash - path) + 1 : 0;
-    const size_t name_bytes = folder_bytes + 64;
-    *name = malloc(name_bytes);
-    if (!*name)
-        return -1;
-    for (int attempt = 0; attempt < 100; attempt++) {
-        memcpy(*name, path, folder_bytes);
-        snprintf(*name + folder_bytes, name_bytes - folder_bytes, ".comet-%ld-%d.tmp", (long)getpid(), attempt);
-        const int fd = open(*name, O_WRONLY | O_CREAT | O_EXCL, 0666);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
-    }
-    return -1;
-}
-
 /* Gives the temporary its name. Without `force` a file that appeared meanwhile is kept: link() fails where rename() replaces;
  * folders that know no links fall back to a look before the rename. */
 static int take_name(const char *temporary, const char *path, bool force)
@@ -201,20 +183,22 @@ static cli_exit write_direct(const char *path, const piece *pieces, size_t n_pie
     return error == 0 ? CLI_OK : fail_errno(CLI_FAILED, error, standard ? "standard output" : path);
 }
 
+/* The descriptor stays open until the file has its name: an unlocked temporary would count as left over. */
 static cli_exit write_renamed(const char *path, bool force, const piece *pieces, size_t n_pieces)
 {
     char *temporary = NULL;
-    const int fd = open_temporary(path, &temporary);
+    const int fd = comet_temporary_open(path, &temporary);
     int error = fd < 0 ? errno : 0;
     if (fd >= 0) {
         guard_pending(temporary);
         error = write_pieces(fd, pieces, n_pieces);
-        if (close(fd) != 0 && error == 0)
+        if (error == 0 && (comet_temporary_sync(fd, path) != 0 || take_name(temporary, path, force) != 0))
             error = errno;
-        if (error == 0 && take_name(temporary, path, force) != 0)
-            error = errno;
-        if (error != 0)
+        if (error == 0)
+            comet_folder_sync(path);
+        else
             unlink(temporary);
+        close(fd);
         guard_pending(NULL);
     }
     free(temporary);

@@ -1,8 +1,9 @@
 /*
  * Whole files in and out.
  *
- * Output is all or nothing: it is written under a temporary name in the same folder and takes its name at the end, so a full
- * disk or an interrupt leaves what was there before. "-" is standard input or output; devices and pipes are written directly.
+ * Output is all or nothing: it is written under a temporary name in the same folder, brought to the disk and takes its name at
+ * the end, so a full disk, an interrupt or a power cut leaves what was there before. A file that is replaced keeps its mode.
+ * "-" is standard input or output; devices and pipes are written directly.
  */
 #ifndef COMET_CLI_FILE_IO_H
 #define COMET_CLI_FILE_IO_H

@@ -1,4 +1,4 @@
-# The program comet: cli/*.c on the public headers, cJSON, and zfp and zstd to compare with where they are found.
+# The program comet: cli/*.c on the public headers and base/, cJSON, and zfp and zstd to compare with where they are found.
 
 find_package(PkgConfig)
 if(PkgConfig_FOUND)
@@ -24,6 +24,7 @@ endif()
 add_executable(comet ${cli_sources})
 comet_target_defaults(comet)
 set_target_properties(comet PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+target_include_directories(comet PRIVATE src)
 target_link_libraries(comet PRIVATE $<TARGET_NAME_IF_EXISTS:comet_train_static> comet::codec_static PkgConfig::CJSON Threads::Threads m)
 if(TARGET comet_train_static)
     target_compile_definitions(comet PRIVATE COMET_HAVE_TRAIN=1)
