@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checksum.h"
 #include "train/safetensors.h"
 
 static char folder[256], path[300], other[300];
@@ -256,13 +258,50 @@ static void test_headers_that_lie(void **state)
         T("{}", "[0,8]"),
         "{\"a\":{\"dtype\":\"F31\",\"shape\":[2],\"data_offsets\":[0,8]}}",
         "{\"a\":{\"dtype\":3,\"shape\":[2],\"data_offsets\":[0,8]}}",
+        T("[2.0]", "[0,8]"),
+        T("[02]", "[0,8]"),
+        T("[2e0]", "[0,8]"),
+        T("[+2]", "[0,8]"),
+        T("[2,]", "[0,8]"),
+        T("[,2]", "[0,8]"),
+        T("[2 1]", "[0,8]"),
+        T("[[2]]", "[0,8]"),
+        T("[18446744073709551618]", "[0,8]"),
+        T("null", "[0,8]"),
+        T("[2],\"shape\":[2]", "[0,8]"),
+        T("[2],\"more\":1", "[0,8]"),
+        T("[2]", "[0,8],"),
+        T("[2]", "[0,8]") "x",
+        T("[2]", "[0,8]") "{}",
+        " ",
+        "{,}",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a",
+        "{\"a\\",
+        "{\"a\\u12",
+        "{\"__metadata__\":1}",
+        "{\"__metadata__\":[]}",
+        "{\"__metadata__\":{\"a\":1}}",
+        "{\"__metadata__\":{\"a\":{}}}",
+        "{\"__metadata__\":{\"a\":\"b\",\"a\":\"b\"}}",
+        "{\"__metadata__\":{},\"__metadata__\":{}}",
+        "{\"__metadata__\":{\"a\":\"\n\"}}",
+        "{\"__metadata__\":{\"a\":\"\\x\"}}",
+        "{\"__metadata__\":{\"a\":\"\\u0000\"}}",
+        "{\"__metadata__\":{\"a\":\"\\ud800\"}}",
+        "{\"__metadata__\":{\"a\":\"\\ud800\\u0041\"}}",
+        "{\"__metadata__\":{\"a\":\"\\udc00\"}}",
+        "{\"__metadata__\":{\"comet_checksum\":\"0\"}}",
+        "{\"__metadata__\":{\"comet_checksum\":\"0123456789abcdef0\"}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_"
         "offsets\":[0,4]}}",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_"
         "offsets\":[4,8]}}",
     };
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
-        write_header(texts[i], strlen(texts[i]), 8);
+        const bool tensors = strstr(texts[i], "dtype") != NULL;
+        write_header(texts[i], strlen(texts[i]), tensors ? 8 : 0); /* so that nothing else is wrong with it */
         const comet_status status = open_and_verify(other);
         if (status != COMET_ERROR_CORRUPT)
             fail_because("header %zu was read: %s", i, texts[i]);
@@ -276,6 +315,102 @@ static void test_headers_that_lie(void **state)
     assert_ok(open_and_verify(other)); /* the one they are made from */
     assert_status(open_and_verify("/nonexistent/x.safetensors"), COMET_ERROR_IO);
     assert_status(open_and_verify("/"), COMET_ERROR_IO);
+}
+
+/* Whitespace everywhere and every escape; a header that differs from ours but is one. */
+static void test_strings(void **state)
+{
+    static const char text[] =
+        "\n{ \"__metadata__\" :\t{ \"k\\u0065y\" : \"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u00e9\\u20AC\\ud83d\\uDE00 \xc3\xa9\" , \"\" "
+        ": \"\" } ,\r\n"
+        "\"a\\u0062\" : { \"data_offsets\" : [ 0 , 8 ] , \"dtype\" : \"F\\u00332\" , \"shape\" : [ 1 , 2 ] } }  \n";
+    safetensors_file *file = NULL;
+    write_header(text, strlen(text), 8);
+    assert_ok(safetensors_open(&file, other));
+    assert_string_equal(safetensors_metadata(file, "key"), "\"\\/\b\f\n\r\t\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80 \xc3\xa9");
+    assert_string_equal(safetensors_metadata(file, ""), "");
+    const safetensors_tensor *t = safetensors_find(file, "ab");
+    assert_non_null(t);
+    assert_true(t->n_dims == 2 && t->dims[0] == 1 && t->dims[1] == 2 && t->bytes == 8 && t->dtype == SAFETENSORS_F32);
+    safetensors_close(file);
+}
+
+/* The checksum is the value of one key of the metadata, whatever else holds its text. */
+static void test_checksum_key_elsewhere(void **state)
+{
+    static const char *const foreign[] = {
+        "{\"__metadata__\":{\"my\\\"comet_checksum\":\"0123456789abcdef\"}}",
+        "{\"__metadata__\":{\"a\":\"\\\"comet_checksum\\\":\\\"0123456789abcdef\\\"\"}}",
+        "{\"\\\"comet_checksum\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+        "{\"comet_checksum\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}",
+    };
+    for (size_t i = 0; i < COUNT_OF(foreign); i++) {
+        write_header(foreign[i], strlen(foreign[i]), 0);
+        if (open_and_verify(other) != COMET_OK)
+            fail_because("header %zu: %s", i, comet_last_error());
+    }
+    const safetensors_pair metadata[] = {{"my\"comet_checksum", "0123456789abcdef"}, {"b", "\"comet_checksum\":\"0"}};
+    entry list[] = {entries[0], {"x\"comet_checksum", SAFETENSORS_F32, 1, {2}, weights, 8}};
+    const safetensors_source source = {
+        .user = list, .n_tensors = 2, .describe = describe, .fill = fill, .metadata = metadata, .n_metadata = 2};
+    assert_ok(safetensors_save(path, NULL, &source));
+    assert_ok(open_and_verify(path));
+    blob whole = read_file(folder, "a.safetensors");
+    whole.data[whole.bytes - 1] ^= 1;
+    write_file(folder, "b.safetensors", whole.data, whole.bytes);
+    assert_status(open_and_verify(other), COMET_ERROR_CORRUPT);
+    assert_non_null(strstr(comet_last_error(), "damaged: its checksum is"));
+    free(whole.data);
+}
+
+/* The checksum is found however the header is laid out. */
+static void test_checksum_among_spaces(void **state)
+{
+    static const char *const texts[] = {
+        "{\"__metadata__\":{\"comet_checksum\" : \"0000000000000000\"}}",
+        "{\"__metadata__\":{\"\\u0063omet_checksum\":\"0000000000000000\",\"z\":\"0000000000000000\"}}"};
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s", texts[i]);
+        const uint64_t hash = comet_checksum(text, strlen(text));
+        snprintf(strstr(text, "0000000000000000"), 17, "%016llx", (unsigned long long)hash);
+        memcpy(strchr(text, '\0'), &texts[i][strlen(text)], strlen(texts[i]) - strlen(text) + 1);
+        write_header(text, strlen(text), 0);
+        assert_ok(open_and_verify(other));
+        write_header(texts[i], strlen(texts[i]), 0);
+        assert_status(open_and_verify(other), COMET_ERROR_CORRUPT);
+    }
+}
+
+/* 30 MB of the smallest tensors: a header needs a few times its own size, also to be checked. */
+static void test_large_header(void **state)
+{
+    enum { N = 540000, ENTRY_BYTES = 64, MOST_BYTES = 200 << 20 };
+    char *text = need_malloc((size_t)N * ENTRY_BYTES);
+    size_t at = 0;
+    for (size_t i = 0; i < N; i++)
+        at += (size_t)snprintf(text + at, ENTRY_BYTES, "%s\"%zx\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}",
+                               i > 0 ? "," : "{", i);
+    snprintf(text + at, ENTRY_BYTES, "}");
+    assert_true(strlen(text) > 29000000);
+    write_header(text, strlen(text), 0);
+    free(text);
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        unsigned long pages = 0;
+        FILE *own = fopen("/proc/self/statm", "r");
+        if (!own || fscanf(own, "%lu", &pages) != 1)
+            _exit(2);
+        fclose(own);
+        const rlim_t bytes = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + MOST_BYTES;
+        const struct rlimit limit = {bytes, bytes};
+        if (setrlimit(RLIMIT_AS, &limit) != 0)
+            _exit(3);
+        _exit(open_and_verify(other) == COMET_OK ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
 }
 
 /* Random bytes of a file without checksum are changed: whatever still opens can be read within its bounds. */
@@ -372,6 +507,10 @@ int main(void)
         cmocka_unit_test(test_every_truncation),
         cmocka_unit_test(test_every_damaged_byte),
         cmocka_unit_test(test_headers_that_lie),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_checksum_key_elsewhere),
+        cmocka_unit_test(test_checksum_among_spaces),
+        cmocka_unit_test(test_large_header),
         cmocka_unit_test(test_random_damage),
         cmocka_unit_test(test_conversions),
         cmocka_unit_test(test_large),

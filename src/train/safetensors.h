@@ -8,7 +8,8 @@
  * then for each piece of a tensor (1 MiB, the last one shorter) in file order XXH64 of the 16 bytes (hash so far, XXH64 of the
  * piece). Files of others have none, and only their structure is checked.
  *
- * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Tensors pass one at a time.
+ * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Tensors pass one at a time. Memory for
+ * a file is that of its header and a table of its tensors, which the header bounds.
  */
 #ifndef COMET_TRAIN_SAFETENSORS_H
 #define COMET_TRAIN_SAFETENSORS_H

@@ -5,7 +5,6 @@
 #include "train/safetensors.h"
 
 #define SAFETENSORS_PIECE ((size_t)1 << 20) /* bytes that are hashed at once */
-#define SAFETENSORS_CHECKSUM_KEY "\"comet_checksum\":\""
 #define SAFETENSORS_CHECKSUM_DIGITS 16
 
 typedef struct safetensors_type {

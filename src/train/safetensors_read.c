@@ -1,5 +1,4 @@
 /* Reading safetensors; see safetensors.h. */
-#include <cJSON.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,19 +11,18 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
+#include "train/safetensors_header.h"
 #include "train/safetensors_private.h"
 
-enum { MAX_HEADER_BYTES = 64 << 20, MIN_HEADER_BYTES = 2, CONVERT_ELEMENTS = 1 << 16 };
-static const double max_exact = 9007199254740992.0; /* 2^53: larger integers do not survive cJSON */
+/* The longest header that the reference implementation of the format reads. */
+enum { MAX_HEADER_BYTES = 100000000, MIN_HEADER_BYTES = 2, CONVERT_ELEMENTS = 1 << 16 };
 
 struct safetensors_file {
     int fd;
-    char *path, *header;
+    char *path, *text; /* the header's, which `header` has taken apart */
     size_t header_bytes;
     uint64_t data_bytes;
-    cJSON *root;
-    safetensors_tensor *tensors; /* by offset */
-    size_t n_tensors;
+    safetensors_header header; /* tensors by offset */
 };
 
 /* ---- bytes ---- */
@@ -79,68 +77,13 @@ static comet_status read_header(safetensors_file *f)
                           bytes, file_bytes);
     f->header_bytes = (size_t)bytes;
     f->data_bytes = file_bytes - 8 - bytes;
-    f->header = malloc(f->header_bytes + 1);
-    if (!f->header)
+    f->text = malloc(f->header_bytes);
+    if (!f->text)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the header of %s", bytes, f->path);
-    f->header[f->header_bytes] = '\0';
-    return read_at(f, 8, f->header, f->header_bytes);
+    return read_at(f, 8, f->text, f->header_bytes);
 }
 
-/* ---- the header's JSON ---- */
-
-static comet_status bad_field(const safetensors_file *f, const char *tensor, const char *what)
-{
-    return comet_fail(COMET_ERROR_CORRUPT, "%s: tensor '%.120s': %s", f->path, tensor, what);
-}
-
-static bool take_integer(const cJSON *item, uint64_t *value)
-{
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || !(item->valuedouble < max_exact))
-        return false;
-    *value = (uint64_t)item->valuedouble;
-    return (double)*value == item->valuedouble;
-}
-
-static bool take_dims(const cJSON *shape, safetensors_tensor *t)
-{
-    if (!cJSON_IsArray(shape))
-        return false;
-    const cJSON *item = NULL;
-    cJSON_ArrayForEach(item,
-                       shape) if (t->n_dims == SAFETENSORS_MAX_DIMS || !take_integer(item, &t->dims[t->n_dims++])) return false;
-    return true;
-}
-
-static const safetensors_type *type_of(const cJSON *dtype)
-{
-    const safetensors_type *type = safetensors_types;
-    if (!cJSON_IsString(dtype))
-        return NULL;
-    while (type->name && strcmp(type->name, dtype->valuestring) != 0)
-        type++;
-    return type->name ? type : NULL;
-}
-
-static comet_status take_tensor(const safetensors_file *f, const cJSON *entry, safetensors_tensor *t)
-{
-    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets");
-    const safetensors_type *type = type_of(cJSON_GetObjectItemCaseSensitive(entry, "dtype"));
-    uint64_t end = 0, bytes = 0;
-    *t = (safetensors_tensor){.name = entry->string};
-    if (!type)
-        return bad_field(f, t->name, "its dtype is missing or unknown");
-    t->dtype = type->dtype;
-    if (!take_dims(cJSON_GetObjectItemCaseSensitive(entry, "shape"), t))
-        return bad_field(f, t->name, "its shape is not a list of at most 8 whole numbers");
-    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-        !take_integer(cJSON_GetArrayItem(offsets, 0), &t->offset) || !take_integer(cJSON_GetArrayItem(offsets, 1), &end))
-        return bad_field(f, t->name, "its data_offsets are not two whole numbers");
-    if (!safetensors_size(t->n_dims, t->dims, type->bytes, &t->n_elements, &bytes) || end < t->offset ||
-        end - t->offset != bytes)
-        return bad_field(f, t->name, "its data_offsets do not fit its shape");
-    t->bytes = bytes;
-    return COMET_OK;
-}
+/* ---- what the header says ---- */
 
 static int by_offset(const void *a, const void *b)
 {
@@ -159,18 +102,20 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Tensors follow one another without holes and fill the file. */
-static comet_status check_places(safetensors_file *f)
+static comet_status check_places(const safetensors_file *f)
 {
+    safetensors_tensor *tensors = f->header.tensors;
     uint64_t at = 0;
-    qsort(f->tensors, f->n_tensors, sizeof *f->tensors, by_offset);
-    for (size_t i = 0; i < f->n_tensors; i++) {
-        if (f->tensors[i].offset != at)
-            return bad_field(f, f->tensors[i].name, "its data overlaps another's, or leaves a hole");
-        at += f->tensors[i].bytes;
+    if (tensors)
+        qsort(tensors, f->header.n_tensors, sizeof *tensors, by_offset);
+    for (size_t i = 0; i < f->header.n_tensors; i++) {
+        if (tensors[i].offset != at)
+            return safetensors_bad_tensor(f->path, tensors[i].name, "its data overlaps another's, or leaves a hole");
+        at += tensors[i].bytes;
         if (at > f->data_bytes)
             return comet_fail(COMET_ERROR_CORRUPT,
                               "%s: cut short: '%.120s' ends at byte %" PRIu64 " of the data, which has %" PRIu64, f->path,
-                              f->tensors[i].name, at, f->data_bytes);
+                              tensors[i].name, at, f->data_bytes);
     }
     if (at != f->data_bytes)
         return comet_fail(COMET_ERROR_CORRUPT, "%s: %" PRIu64 " bytes are left over after the last tensor", f->path,
@@ -180,46 +125,27 @@ static comet_status check_places(safetensors_file *f)
 
 static comet_status check_names(const safetensors_file *f)
 {
-    if (f->n_tensors == 0)
-        return COMET_OK;
+    const size_t n = f->header.n_tensors;
     comet_status status = COMET_OK;
-    const safetensors_tensor **sorted = malloc(f->n_tensors * sizeof(const safetensors_tensor *));
+    const safetensors_tensor **sorted = malloc((n > 0 ? n : 1) * sizeof(const safetensors_tensor *));
     if (!sorted)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
-    for (size_t i = 0; i < f->n_tensors; i++)
-        sorted[i] = &f->tensors[i];
-    qsort(sorted, f->n_tensors, sizeof(const safetensors_tensor *), by_name);
-    for (size_t i = 1; i < f->n_tensors && status == COMET_OK; i++)
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = &f->header.tensors[i];
+    qsort(sorted, n, sizeof(const safetensors_tensor *), by_name);
+    for (size_t i = 1; i < n && status == COMET_OK; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
-            status = bad_field(f, sorted[i]->name, "there are two of this name");
+            status = safetensors_bad_tensor(f->path, sorted[i]->name, "there are two of this name");
     free(sorted);
     return status;
 }
 
 static comet_status take_header(safetensors_file *f)
 {
-    const cJSON *entry = NULL;
-    size_t n = 0;
-    f->root = cJSON_ParseWithLength(f->header, f->header_bytes);
-    if (!cJSON_IsObject(f->root))
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: not a safetensors file, or damaged: its header is not JSON", f->path);
-    cJSON_ArrayForEach(entry, f->root) n++;
-    f->tensors = calloc(n > 0 ? n : 1, sizeof *f->tensors);
-    if (!f->tensors)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
-    comet_status status = COMET_OK;
-    cJSON_ArrayForEach(entry, f->root)
-    {
-        if (strcmp(entry->string, "__metadata__") == 0)
-            continue;
-        status = take_tensor(f, entry, &f->tensors[f->n_tensors]);
-        if (status != COMET_OK)
-            return status;
-        f->n_tensors++;
-    }
-    if ((status = check_places(f)) != COMET_OK)
-        return status;
-    return check_names(f);
+    comet_status status = safetensors_header_parse(&f->header, f->path, f->text, f->header_bytes);
+    if (status == COMET_OK)
+        status = check_places(f);
+    return status == COMET_OK ? check_names(f) : status;
 }
 
 comet_status safetensors_open(safetensors_file **file, const char *path)
@@ -251,30 +177,31 @@ void safetensors_close(safetensors_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
-    cJSON_Delete(file->root);
-    free(file->tensors);
-    free(file->header);
+    safetensors_header_free(&file->header);
+    free(file->text);
     free(file->path);
     free(file);
 }
 
 const safetensors_tensor *safetensors_at(const safetensors_file *file, size_t index)
 {
-    return index < file->n_tensors ? &file->tensors[index] : NULL;
+    return index < file->header.n_tensors ? &file->header.tensors[index] : NULL;
 }
 
 const safetensors_tensor *safetensors_find(const safetensors_file *file, const char *name)
 {
-    for (size_t i = 0; i < file->n_tensors; i++)
-        if (strcmp(file->tensors[i].name, name) == 0)
-            return &file->tensors[i];
+    for (size_t i = 0; i < file->header.n_tensors; i++)
+        if (strcmp(file->header.tensors[i].name, name) == 0)
+            return &file->header.tensors[i];
     return NULL;
 }
 
 const char *safetensors_metadata(const safetensors_file *file, const char *key)
 {
-    const cJSON *metadata = cJSON_GetObjectItemCaseSensitive(file->root, "__metadata__");
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, key));
+    for (size_t i = 0; i < file->header.n_metadata; i++)
+        if (strcmp(file->header.metadata[i].key, key) == 0)
+            return file->header.metadata[i].text;
+    return NULL;
 }
 
 /* ---- the checksum ---- */
@@ -291,24 +218,35 @@ static comet_status hash_tensor(const safetensors_file *f, const safetensors_ten
     return status;
 }
 
+/* Strings of the header in memory are decoded, so the file is read again. */
+static comet_status hash_header(const safetensors_file *f, char stored[SAFETENSORS_CHECKSUM_DIGITS + 1], uint64_t *hash)
+{
+    char *text = malloc(f->header_bytes);
+    if (!text)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory while checking %s", f->path);
+    char *digits = text + f->header.checksum;
+    const comet_status status = read_at(f, 8, text, f->header_bytes);
+    if (status == COMET_OK) {
+        memcpy(stored, digits, SAFETENSORS_CHECKSUM_DIGITS);
+        memset(digits, '0', SAFETENSORS_CHECKSUM_DIGITS);
+        *hash = comet_checksum(text, f->header_bytes);
+    }
+    free(text);
+    return status;
+}
+
 comet_status safetensors_verify(safetensors_file *file)
 {
-    char *digits = strstr(file->header, SAFETENSORS_CHECKSUM_KEY), stored[SAFETENSORS_CHECKSUM_DIGITS + 1] = "", found[24];
-    if (!digits)
+    char stored[SAFETENSORS_CHECKSUM_DIGITS + 1] = "", found[24];
+    uint64_t hash = 0;
+    if (file->header.checksum == 0)
         return COMET_OK;
-    digits += strlen(SAFETENSORS_CHECKSUM_KEY);
-    if (strlen(digits) < SAFETENSORS_CHECKSUM_DIGITS)
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: its checksum is cut short", file->path);
+    comet_status status = hash_header(file, stored, &hash);
     void *piece = malloc(SAFETENSORS_PIECE);
-    if (!piece)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory while checking %s", file->path);
-    memcpy(stored, digits, SAFETENSORS_CHECKSUM_DIGITS);
-    memset(digits, '0', SAFETENSORS_CHECKSUM_DIGITS);
-    uint64_t hash = comet_checksum(file->header, file->header_bytes);
-    memcpy(digits, stored, SAFETENSORS_CHECKSUM_DIGITS);
-    comet_status status = COMET_OK;
-    for (size_t i = 0; i < file->n_tensors && status == COMET_OK; i++)
-        status = hash_tensor(file, &file->tensors[i], piece, &hash);
+    if (status == COMET_OK && !piece)
+        status = comet_fail(COMET_ERROR_MEMORY, "out of memory while checking %s", file->path);
+    for (size_t i = 0; i < file->header.n_tensors && status == COMET_OK; i++)
+        status = hash_tensor(file, &file->header.tensors[i], piece, &hash);
     free(piece);
     snprintf(found, sizeof found, "%016" PRIx64, hash);
     if (status == COMET_OK && strcmp(stored, found) != 0)

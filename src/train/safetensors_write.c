@@ -117,12 +117,22 @@ static comet_status write_tensors(atomic_file *out, const safetensors_source *so
     return status;
 }
 
+/* Where the digits begin. They are the last of the metadata. The name of a tensor may end like their key, but an object follows
+ * it: the last match is theirs. */
+static size_t find_digits(const char *header)
+{
+    static const char key[] = "\"comet_checksum\":\"";
+    const char *last = strstr(header, key);
+    for (const char *at = last; at; at = strstr(at + 1, key))
+        last = at;
+    return (size_t)(last - header) + strlen(key);
+}
+
 static comet_status patch_checksum(atomic_file *out, const char *header, uint64_t hash)
 {
     char digits[SAFETENSORS_CHECKSUM_DIGITS + 1];
-    const char *at = strstr(header, SAFETENSORS_CHECKSUM_KEY) + strlen(SAFETENSORS_CHECKSUM_KEY);
     snprintf(digits, sizeof digits, "%016" PRIx64, hash);
-    return atomic_file_patch(out, 8 + (uint64_t)(at - header), digits, SAFETENSORS_CHECKSUM_DIGITS);
+    return atomic_file_patch(out, 8 + find_digits(header), digits, SAFETENSORS_CHECKSUM_DIGITS);
 }
 
 comet_status safetensors_save(const char *path, const char *keep, const safetensors_source *source)
