@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "json_out.h"
+#include "text.h"
 
 static void add_speeds(json *j, const bench_row *row)
 {
@@ -53,17 +54,17 @@ void bench_print_head(int file_width)
 
 void bench_print_row(const bench_row *row, int file_width)
 {
-    char dims[DIMS_TEXT_BYTES] = "";
+    char dims[DIMS_TEXT_BYTES] = "", shown[PRINTABLE_BYTES];
     char eb[24] = "";
     if (!row->total) {
         dims_text(row->tensor.n_dims, row->tensor.dims, "x", dims);
         snprintf(eb, sizeof eb, "%.3g", row->eb);
     }
-    printf("%-*s %-16s %-6s %-8s %-8s %9s %8.2f %9.2f %10.2f %8.2f %9.3f %6s %6s\n", file_width, bench_file_name(row->file),
-           dims, row->codec, row->level ? row->level : "", row->bound, eb, bench_ratio(row),
-           bench_gbps(row->bytes_in, row->compress_seconds), bench_gbps(row->bytes_in, row->decompress_seconds),
-           bench_gbps(row->bytes_in, row->memcpy_seconds), row->max_share, row->bound_ok ? "yes" : "NO",
-           row->zeros_kept ? "yes" : "NO");
+    printf("%-*s %-16s %-6s %-8s %-8s %9s %8.2f %9.2f %10.2f %8.2f %9.3f %6s %6s\n", file_width,
+           text_printable(bench_file_name(row->file), shown, sizeof shown), dims, row->codec, row->level ? row->level : "",
+           row->bound, eb, bench_ratio(row), bench_gbps(row->bytes_in, row->compress_seconds),
+           bench_gbps(row->bytes_in, row->decompress_seconds), bench_gbps(row->bytes_in, row->memcpy_seconds), row->max_share,
+           row->bound_ok ? "yes" : "NO", row->zeros_kept ? "yes" : "NO");
     fflush(stdout);
 }
 

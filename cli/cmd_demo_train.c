@@ -11,6 +11,7 @@
 #include "child.h"
 #include "compression_args.h"
 #include "json_out.h"
+#include "text.h"
 #include "train_setup.h"
 #include "verbs.h"
 
@@ -106,8 +107,9 @@ static void print_table(const cJSON *const runs[N_RUNS])
 static void print_begin(const demo_args *args)
 {
     const bool fashion = strcmp(args->data, "fashion") == 0;
+    char shown[PRINTABLE_BYTES];
     printf("A residual net of 20 layers (resnet20) learns %s, %" PRIu64 " steps of %" PRIu64 " images, twice.\n",
-           fashion ? "Fashion-MNIST" : args->data, args->steps, args->batch);
+           fashion ? "Fashion-MNIST" : text_printable(args->data, shown, sizeof shown), args->steps, args->batch);
 }
 
 /* One run; *end becomes its last object. */

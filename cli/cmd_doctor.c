@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "self_test.h"
 #include "setters.h"
+#include "text.h"
 #include "training.h"
 #include "verbs.h"
 
@@ -85,9 +86,10 @@ static void print_training(void)
 static void print_lines(const findings *f)
 {
     const cpu_report *cpu = &f->cpu;
+    char shown[PRINTABLE_BYTES];
     printf("comet         %s, header %s\n", comet_version(), COMET_VERSION_STRING);
     printf("compiler      %s\n", compiler);
-    printf("cpu           %s (%s)\n", cpu->model, cpu->architecture);
+    printf("cpu           %s (%s)\n", text_printable(cpu->model, shown, sizeof shown), cpu->architecture);
     print_features(cpu);
     printf("system saves  %s\n", cpu->os_saves_zmm   ? "ymm and zmm registers"
                                  : cpu->os_saves_ymm ? "ymm registers"
@@ -95,7 +97,8 @@ static void print_lines(const findings *f)
     printf("kernels       %s active, %s best, cap %s\n", comet_isa_name(f->active), comet_isa_name(f->best),
            f->cap ? f->cap : "none");
     if (f->ignored)
-        printf("  COMET_MAX_ISA=%s is unknown and ignored: write reference, neon, avx2 or avx512\n", f->ignored);
+        printf("  COMET_MAX_ISA=%s is unknown and ignored: write reference, neon, avx2 or avx512\n",
+               text_printable(f->ignored, shown, sizeof shown));
     print_why_not(f);
     printf("cores         %ld\n", cpu->n_cores);
     printf("memory        %.1f GiB, pages of %ld bytes\n", (double)cpu->memory_bytes / 0x1p30, cpu->page_bytes);

@@ -5,6 +5,7 @@
 #include "frameio.h"
 #include "json_out.h"
 #include "tensorio.h"
+#include "text.h"
 #include "verbs.h"
 
 typedef struct info_args {
@@ -20,8 +21,8 @@ static double ratio_of(const comet_frame_info *info)
 
 static void print_lines(const char *path, const comet_frame_info *info)
 {
-    char dims[DIMS_TEXT_BYTES];
-    printf("file          %s\n", path);
+    char dims[DIMS_TEXT_BYTES], shown[PRINTABLE_BYTES];
+    printf("file          %s\n", text_printable(path, shown, sizeof shown));
     printf("format        %" PRIu32 "\n", info->version);
     printf("dims          %s\n", dims_text(info->tensor.n_dims, info->tensor.dims, " x ", dims));
     printf("type          %s\n", dtype_name(info->tensor.dtype));

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "stopwatch.h"
+#include "text.h"
 
 enum { BAR_CELLS = 30 };
 static const double first_after_seconds = 1.0;
@@ -78,11 +79,12 @@ static void write_line(const char *text, double now)
 
 void progress_text(const char *format, ...)
 {
-    char text[256];
+    char plain[256], text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    vsnprintf(plain, sizeof plain, format, arguments);
     va_end(arguments);
+    text_printable(plain, text, sizeof text);
     const double now = stopwatch_now();
     if (!isatty(STDERR_FILENO)) {
         write_line(text, now);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "progress.h"
+#include "text.h"
 
 static const char *current_verb;
 
@@ -17,6 +18,15 @@ static void begin_line(void)
     if (current_verb)
         fputs(current_verb, stderr);
     fputs(": ", stderr);
+}
+
+/* The rest of the line. What comes from outside is anywhere in it, so all of it is made printable. */
+static void end_line(const char *format, va_list arguments)
+{
+    char text[PRINTABLE_BYTES], shown[2 * PRINTABLE_BYTES];
+    vsnprintf(text, sizeof text, format, arguments);
+    fputs(text_printable(text, shown, sizeof shown), stderr);
+    fputc('\n', stderr);
 }
 
 int reason_set(reason *why, const char *format, ...)
@@ -38,8 +48,7 @@ void say(const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     begin_line();
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    end_line(format, arguments);
     va_end(arguments);
 }
 
@@ -48,8 +57,7 @@ cli_exit fail(cli_exit code, const char *format, ...)
     va_list arguments;
     va_start(arguments, format);
     begin_line();
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    end_line(format, arguments);
     va_end(arguments);
     if (code == CLI_USAGE)
         fprintf(stderr, "try 'comet %s%s--help'\n", current_verb ? current_verb : "", current_verb ? " " : "");

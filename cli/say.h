@@ -34,7 +34,7 @@ int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
 /* The verb that later sentences begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
 void say_set_verb(const char *verb);
 
-/* One line on stderr after "comet VERB: ". */
+/* One line on stderr after "comet VERB: ", with control characters made visible. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);
 
 /* Says why and returns `code`; for CLI_USAGE a line follows that points to the help. */

@@ -12,4 +12,9 @@ bool text_ends_with(const char *text, size_t length, const char *suffix);
  * not fit. */
 bool text_take_item(const char **at, char *item, size_t item_bytes);
 
+/* Text from outside, such as a file's name, for a terminal or a table: control characters (C0, DEL, C1) and bytes that are not
+ * UTF-8 become "\x1b" and the like, so that they move no cursor and begin no line. Cut where it does not fit; returns `to`. */
+enum { PRINTABLE_BYTES = 4 * 4096 + 1 }; /* for any path */
+char *text_printable(const char *text, char *to, size_t to_bytes);
+
 #endif
