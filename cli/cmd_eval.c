@@ -1,10 +1,13 @@
 /* comet eval: scores of weights on the test part of the data. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "json_out.h"
 #include "progress.h"
 #include "stopwatch.h"
+#include "text.h"
 #include "train_setup.h"
 #include "verbs.h"
 
@@ -65,9 +68,11 @@ static comet_status score_all(comet_model *model, comet_loader *loader, totals *
 static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, uint64_t n_skipped)
 {
     const double n = t->n > 0 ? (double)t->n : 1;
+    char shown[PRINTABLE_BYTES];
     if (!args->json) {
         printf("weights   %s\nimages    %" PRIu64 "\nloss      %.6f\ntop-1     %.2f %%\ntop-5     %.2f %%\nimages/s  %.4g\n",
-               path, t->n, t->loss / n, 100 * (double)t->n_top1 / n, 100 * (double)t->n_top5 / n, n / t->seconds);
+               text_printable(path, shown, sizeof shown), t->n, t->loss / n, 100 * (double)t->n_top1 / n,
+               100 * (double)t->n_top5 / n, n / t->seconds);
         if (n_skipped > 0)
             printf("skipped   %" PRIu64 " broken images\n", n_skipped);
         return CLI_OK;
@@ -82,6 +87,45 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
     json_add_u64(&j, "skipped_images", n_skipped);
     json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
     return json_print(&j);
+}
+
+/* The first element of tensor `index` that is not finite, or their number. */
+static comet_status first_bad(const comet_model *model, size_t index, comet_tensor_info *info, uint64_t *element)
+{
+    comet_status status = comet_model_tensor_info(model, index, info);
+    float *x = status == COMET_OK ? malloc((size_t)info->n_elements * sizeof *x + 1) : NULL;
+    if (status == COMET_OK && !x)
+        return COMET_ERROR_MEMORY;
+    if (status == COMET_OK)
+        status = comet_model_tensor_read(model, index, x);
+    for (*element = 0; status == COMET_OK && *element < info->n_elements && isfinite(x[*element]);)
+        ++*element;
+    free(x);
+    return status;
+}
+
+/* Scores with a loss that is no number mean nothing, however good they look. */
+static cli_exit check_loss(const comet_model *model, const char *path, const totals *t)
+{
+    comet_tensor_info info = {0};
+    uint64_t element = 0;
+    comet_status status = COMET_OK;
+    if (isfinite(t->loss))
+        return CLI_OK;
+    for (size_t i = 0; i < comet_model_n_tensors(model) && status == COMET_OK && element == info.n_elements; i++)
+        status = first_bad(model, i, &info, &element);
+    if (status != COMET_OK)
+        return fail(CLI_FAILED, "the loss is not finite");
+    if (element < info.n_elements)
+        return fail(CLI_FAILED,
+                    "the loss is not finite, since element %" PRIu64
+                    " of %s in %s is not: the weights are damaged, or of a run "
+                    "that diverged; take an earlier checkpoint",
+                    element, info.name, path);
+    return fail(CLI_FAILED,
+                "the loss is not finite, though all weights in %s are: sums overflow on this data; is it data like that of "
+                "training, and is the net the one of the weights?",
+                path);
 }
 
 static comet_status make_model(const eval_args *args, const comet_net *net, const char *path, comet_model **model)
@@ -120,6 +164,8 @@ static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_data
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
     if (code == CLI_OK)
         code = print_totals(args, path, &t, comet_loader_stats_get(loader).n_skipped);
+    if (code == CLI_OK)
+        code = check_loss(model, path, &t);
     comet_loader_destroy(loader);
     comet_model_destroy(model);
     return code;
