@@ -127,19 +127,22 @@ typedef struct session {
 
 static volatile sig_atomic_t stop_signal;
 
-/* The second signal ends the program at once. */
 static void on_signal(int number)
 {
     stop_signal = number;
-    signal(number, SIG_DFL);
 }
 
-/* A file that grows over the limit is then a failing write, as on a full disk. */
+/* Whoever started us with a signal ignored (nohup, a job in the background of a script) does not mean it for us. The second
+ * signal ends the program at once. */
 static void catch_signals(void)
 {
-    signal(SIGINT, on_signal);
-    signal(SIGTERM, on_signal);
-    signal(SIGXFSZ, SIG_IGN);
+    static const int numbers[] = {SIGINT, SIGTERM};
+    const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    for (size_t i = 0; i < N_ITEMS(numbers); i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &stop, NULL);
+    }
 }
 
 /* ---- settings ---- */

@@ -1,9 +1,12 @@
 /* comet: finds the verb, hands it the rest of the command line, and sees that stdout was written. */
+#include <fcntl.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "comet/codec.h"
 #include "suggest.h"
@@ -193,8 +196,27 @@ static void save_addresses(void)
 #endif
 }
 
+/* A file that is opened must not become standard output because that was closed: what is printed would land in it. /dev/null
+ * takes the place, opened so that reading standard input and writing standard output still fail. */
+static void occupy_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+            return;
+}
+
+/* A write over the limit on the size of files then fails and is told, as on a full disk. The processes that are started here
+ * are this program again, so that nobody inherits what it does not expect. */
+static void ignore_size_limit(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigaction(SIGXFSZ, &ignore, NULL);
+}
+
 int main(int argc, char **argv)
 {
+    occupy_standard_streams();
+    ignore_size_limit();
     free_at_once();
     save_addresses();
     if (argc < 2) {
