@@ -144,7 +144,7 @@ static cli_exit show_built_in(const models_args *args)
 static cli_exit load(const char *path, comet_net **net)
 {
     blob contents;
-    cli_exit code = file_read(path, &contents);
+    cli_exit code = file_read_small(path, NET_FILE_BYTES, &contents);
     if (code != CLI_OK)
         return code;
     const comet_status status = comet_net_read(net, path, (const char *)contents.data, contents.bytes);

@@ -17,7 +17,7 @@
 #include "verbs.h"
 
 #define WARMUP_SHARE 0.05 /* of a run */
-enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128, STATE_FILE_BYTES = 1 << 20 };
 
 typedef struct rate_arg {
     bool find;    /* by a range test */
@@ -276,8 +276,8 @@ static run_settings settings_of_run(const train_args *args)
     char path[4096];
     blob text;
     reason why;
-    if (!args->resume || (size_t)snprintf(path, sizeof path, "%s/state.json", args->out) >= sizeof path ||
-        access(path, R_OK) != 0 || file_read(path, &text) != CLI_OK)
+    if (!args->resume || !args->out || (size_t)snprintf(path, sizeof path, "%s/state.json", args->out) >= sizeof path ||
+        access(path, R_OK) != 0 || file_read_small(path, STATE_FILE_BYTES, &text) != CLI_OK)
         return s;
     cJSON *state = cJSON_ParseWithLength((const char *)text.data, text.bytes);
     const cJSON *batch = cJSON_GetObjectItemCaseSensitive(state, "batch");

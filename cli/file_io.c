@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
+#ifdef COMET_HAVE_TRAIN
+#include "comet/train.h"
+#endif
 #include "pages.h"
 #include "progress.h"
 
-enum { IO_BYTES = 16 << 20, FIRST_GROWTH = 1 << 20 };
+enum { IO_BYTES = 16 << 20, FIRST_GROWTH = 1 << 20, CHECKED_GROWTH = 64 << 20 };
 
 bool file_is_standard_stream(const char *path)
 {
@@ -42,9 +45,20 @@ static cli_exit read_failure(const char *path, int error)
     return fail_errno(input ? CLI_BAD_INPUT : CLI_FAILED, error, path);
 }
 
+/* Where memory is promised more freely than there is of it, whoever fills it is killed: an endless input must end before. */
+static bool is_available(size_t bytes)
+{
+#ifdef COMET_HAVE_TRAIN
+    return bytes < CHECKED_GROWTH || bytes < comet_memory_available();
+#else
+    (void)bytes;
+    return true;
+#endif
+}
+
 static cli_exit grow(blob *contents, size_t *capacity, size_t wanted)
 {
-    unsigned char *larger = pages_alloc(wanted);
+    unsigned char *larger = is_available(wanted) ? pages_alloc(wanted) : NULL;
     if (!larger)
         return fail_memory(wanted);
     if (contents->bytes > 0)
@@ -55,10 +69,17 @@ static cli_exit grow(blob *contents, size_t *capacity, size_t wanted)
     return CLI_OK;
 }
 
+static cli_exit too_long(const char *path, size_t most)
+{
+    return fail(CLI_BAD_INPUT, "%s: it has more than %zu bytes, the most that such a file may have", path, most);
+}
+
 /* One byte more than the expected size is asked for, so that a regular file ends without growing. */
-static cli_exit read_all(int fd, const char *path, size_t expected, blob *contents)
+static cli_exit read_all(int fd, const char *path, size_t expected, size_t most, blob *contents)
 {
     size_t capacity = 0;
+    if (expected > most)
+        return too_long(path, most);
     cli_exit code = grow(contents, &capacity, expected > 0 ? expected + 1 : FIRST_GROWTH);
     while (code == CLI_OK) {
         if (contents->bytes == capacity)
@@ -72,6 +93,8 @@ static cli_exit read_all(int fd, const char *path, size_t expected, blob *conten
             code = read_failure(path, errno);
         else if (n > 0)
             contents->bytes += (size_t)n;
+        if (contents->bytes > most)
+            code = too_long(path, most);
         progress_update(contents->bytes);
     }
     return code;
@@ -85,22 +108,27 @@ static size_t expected_size(int fd)
     return (uintmax_t)status.st_size < SIZE_MAX - PAGE_BYTES ? (size_t)status.st_size : 0;
 }
 
-cli_exit file_read(const char *path, blob *contents)
+cli_exit file_read_small(const char *path, size_t most, blob *contents)
 {
     const bool standard = file_is_standard_stream(path);
-    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY);
+    const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     *contents = (blob){0};
     if (fd < 0)
         return read_failure(path, errno);
     const size_t expected = expected_size(fd);
     progress_begin("reading", expected);
-    const cli_exit code = read_all(fd, standard ? "standard input" : path, expected, contents);
+    const cli_exit code = read_all(fd, standard ? "standard input" : path, expected, most, contents);
     progress_end();
     if (!standard)
         close(fd);
     if (code != CLI_OK)
         blob_free(contents);
     return code;
+}
+
+cli_exit file_read(const char *path, blob *contents)
+{
+    return file_read_small(path, SIZE_MAX, contents);
 }
 
 /* ---- the temporary file, removed also when a signal ends the program ---- */
@@ -174,7 +202,7 @@ static int write_pieces(int fd, const piece *pieces, size_t n_pieces)
 static cli_exit write_direct(const char *path, const piece *pieces, size_t n_pieces)
 {
     const bool standard = file_is_standard_stream(path);
-    const int fd = standard ? STDOUT_FILENO : open(path, O_WRONLY);
+    const int fd = standard ? STDOUT_FILENO : open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return fail_errno(CLI_FAILED, errno, path);
     int error = write_pieces(fd, pieces, n_pieces);

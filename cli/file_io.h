@@ -18,8 +18,12 @@ typedef struct blob {
     size_t bytes;
 } blob;
 
-/* Reads all of `path`. */
+/* Reads all of `path`, however much that is: what does not fit memory is CLI_NO_MEMORY. */
 cli_exit file_read(const char *path, blob *contents);
+
+/* The same for what cannot be long, such as the description of a net: CLI_BAD_INPUT where there are more than `most` bytes. */
+enum { NET_FILE_BYTES = 16 << 20 };
+cli_exit file_read_small(const char *path, size_t most, blob *contents);
 void blob_free(blob *contents);
 
 /* Says early whether file_write would refuse `path`: it exists and `force` is false, it is a folder, or a terminal. */

@@ -48,7 +48,7 @@ bool set_optimiser(void *target, const char *text, reason *why)
 static cli_exit net_read(const char *path, comet_net **net)
 {
     blob text;
-    cli_exit code = file_read(path, &text);
+    cli_exit code = file_read_small(path, NET_FILE_BYTES, &text);
     if (code != CLI_OK)
         return code;
     const comet_status status = comet_net_read(net, path, (const char *)text.data, text.bytes);
