@@ -70,7 +70,8 @@ static void test_default_rates(void **state)
     assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 32), 0.0125, 1e-12);
     assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 1024), 0.4, 1e-12);
     assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 65536), 0.4, 1e-12);
-    assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 32), 0.00125, 1e-12);
+    assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 32), 0.0125, 1e-12);
+    assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 256), 0.05, 1e-12);
     assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 256), 1e-3, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 64), 5e-4, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 65536), 2e-3, 1e-12);

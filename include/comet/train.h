@@ -249,8 +249,8 @@ COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind
 /* Rate of `step` (from 0) out of n_steps, with steps_per_epoch. */
 COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
 
-/* The largest rate of a run that was given none: SGD 0.1 for every 256 images of an update (0.01 for nets without batch norm),
- * AdamW 1e-3 times the square root of that; at most 4 times what 256 images have. */
+/* The largest rate of a run that was given none: SGD 0.1 x images / 256, at most 0.4, or 0.05 for nets without batch norm;
+ * AdamW 0.001 x sqrt(images / 256), at most 0.002. */
 COMET_API double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update);
 
 /* ---- weights in files ---- */

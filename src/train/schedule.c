@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-enum { RATE_IMAGES = 256, MOST_TIMES = 4 }; /* of default rates */
+enum { RATE_IMAGES = 256 }; /* that default rates are for */
 static const double pi = 3.14159265358979323846;
 
 void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
@@ -32,13 +32,14 @@ static bool has_batch_norm(const comet_net *net)
     return false;
 }
 
-/* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root. */
+/* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root.
+ * Large rates are safe with batch norms only. */
 double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update)
 {
-    const double times = fmin((double)images_per_update / RATE_IMAGES, MOST_TIMES);
+    const double times = (double)images_per_update / RATE_IMAGES;
     if (optimiser == COMET_OPTIMISER_ADAMW)
-        return 1e-3 * sqrt(times);
-    return (has_batch_norm(net) ? 0.1 : 0.01) * times;
+        return fmin(1e-3 * sqrt(times), 2e-3);
+    return fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05);
 }
 
 static comet_status check_kind(const comet_schedule *s)
