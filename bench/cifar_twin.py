@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""PyTorch's twin of `comet train --model resnet20 --data cifar10:DIR --epochs 5 --batch 128`.
+"""PyTorch's twin of `comet train --model resnet20 --data cifar10:DIR --epochs 5 --batch 128 --rate 0.1`.
 
 usage: bench/cifar_twin.py DIR [SEED...] [--epochs N] [--batch N] [--rate R] [--threads N] [--max-steps N]
 
