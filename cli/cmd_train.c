@@ -108,7 +108,7 @@ static const option options[] = {
     OPTION_SIGMA(train_args),
     OPTION_OVERHEAD(train_args),
     {0, "memory", "SIZE", set_bytes, AT(budget.memory),
-     "stay below 4GiB, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
+     "stay below 4G, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
      "limit)"},
     {0, "spill", "DIR", set_text, AT(compression.spill), "folder for a file of what does not fit memory (default: none)"},
     OPTION_CHECKSUMS(train_args),
@@ -357,13 +357,13 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
         note_default_rate(p, report);
 }
 
-static cli_exit find_rate(comet_train_params *p, train_report *report)
+static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report)
 {
     comet_rate_search found;
     char text[320];
     const comet_status status = comet_rate_find(p, &found);
     if (status != COMET_OK)
-        return fail_status(status, NULL);
+        return fail_weights(status, p->weights, &args->net, p->net);
     p->schedule.rate = found.rate;
     if (found.found)
         snprintf(text, sizeof text,
@@ -439,7 +439,7 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     p->user = report;
     catch_signals();
     if (finds_rate) {
-        const cli_exit code = find_rate(p, report);
+        const cli_exit code = find_rate(args, p, report);
         if (code != CLI_OK || stop_signal)
             return code != CLI_OK ? code : stopped_early();
     }
@@ -449,7 +449,7 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
         train_report_failure(report, comet_last_error());
-        return fail_status(status, NULL);
+        return fail_weights(status, p->weights, &args->net, p->net);
     }
     if (args->dump && args->dump_step > result.last.step)
         say("there was no step %" PRIu64 ": nothing was written to %s", args->dump_step, args->dump);
