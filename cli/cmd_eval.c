@@ -65,7 +65,7 @@ static comet_status score_all(comet_model *model, comet_loader *loader, totals *
     return status;
 }
 
-static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, uint64_t n_skipped)
+static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, const comet_loader_stats *stats)
 {
     const double n = t->n > 0 ? (double)t->n : 1;
     char shown[PRINTABLE_BYTES];
@@ -73,8 +73,8 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
         printf("weights   %s\nimages    %" PRIu64 "\nloss      %.6f\ntop-1     %.2f %%\ntop-5     %.2f %%\nimages/s  %.4g\n",
                text_printable(path, shown, sizeof shown), t->n, t->loss / n, 100 * (double)t->n_top1 / n,
                100 * (double)t->n_top5 / n, n / t->seconds);
-        if (n_skipped > 0)
-            printf("skipped   %" PRIu64 " broken images\n", n_skipped);
+        if (stats->n_skipped > 0)
+            printf("skipped   %" PRIu64 " broken images\n", stats->n_skipped);
         return CLI_OK;
     }
     json j = json_begin();
@@ -84,48 +84,30 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
     json_add_double(&j, "top1", (double)t->n_top1 / n);
     json_add_double(&j, "top5", (double)t->n_top5 / n);
     json_add_double(&j, "images_per_s", n / t->seconds);
-    json_add_u64(&j, "skipped_images", n_skipped);
+    json_add_u64(&j, "skipped_images", stats->n_skipped);
     json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
     return json_print(&j);
 }
 
-/* The first element of tensor `index` that is not finite, or their number. */
-static comet_status first_bad(const comet_model *model, size_t index, comet_tensor_info *info, uint64_t *element)
-{
-    comet_status status = comet_model_tensor_info(model, index, info);
-    float *x = status == COMET_OK ? malloc((size_t)info->n_elements * sizeof *x + 1) : NULL;
-    if (status == COMET_OK && !x)
-        return COMET_ERROR_MEMORY;
-    if (status == COMET_OK)
-        status = comet_model_tensor_read(model, index, x);
-    for (*element = 0; status == COMET_OK && *element < info->n_elements && isfinite(x[*element]);)
-        ++*element;
-    free(x);
-    return status;
-}
-
 /* Scores with a loss that is no number mean nothing, however good they look. */
-static cli_exit check_loss(const comet_model *model, const char *path, const totals *t)
+static cli_exit check_loss(const char *path, const totals *t)
 {
-    comet_tensor_info info = {0};
-    uint64_t element = 0;
-    comet_status status = COMET_OK;
     if (isfinite(t->loss))
         return CLI_OK;
-    for (size_t i = 0; i < comet_model_n_tensors(model) && status == COMET_OK && element == info.n_elements; i++)
-        status = first_bad(model, i, &info, &element);
-    if (status != COMET_OK)
-        return fail(CLI_FAILED, "the loss is not finite");
-    if (element < info.n_elements)
-        return fail(CLI_FAILED,
-                    "the loss is not finite, since element %" PRIu64
-                    " of %s in %s is not: the weights are damaged, or of a run "
-                    "that diverged; take an earlier checkpoint",
-                    element, info.name, path);
     return fail(CLI_FAILED,
                 "the loss is not finite, though all weights in %s are: sums overflow on this data; is it data like that of "
                 "training, and is the net the one of the weights?",
                 path);
+}
+
+static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader)
+{
+    const comet_loader_stats stats = comet_loader_stats_get(loader);
+    if (stats.n_skipped > 0)
+        say("%" PRIu64 " broken image%s skipped, the next readable one was scored instead; the first: %s", stats.n_skipped,
+            stats.n_skipped == 1 ? "" : "s", stats.first_skipped);
+    const cli_exit code = print_totals(args, path, t, &stats);
+    return code == CLI_OK ? check_loss(path, t) : code;
 }
 
 static comet_status make_model(const eval_args *args, const comet_net *net, const char *path, comet_model **model)
@@ -163,9 +145,7 @@ static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_data
         status = score_all(model, loader, &t);
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
     if (code == CLI_OK)
-        code = print_totals(args, path, &t, comet_loader_stats_get(loader).n_skipped);
-    if (code == CLI_OK)
-        code = check_loss(model, path, &t);
+        code = finish(args, path, &t, loader);
     comet_loader_destroy(loader);
     comet_model_destroy(model);
     return code;

@@ -17,7 +17,7 @@
 #include "verbs.h"
 
 #define WARMUP_SHARE 0.05 /* of a run */
-enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128, STATE_FILE_BYTES = 1 << 20 };
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
 
 typedef struct rate_arg {
     bool find;    /* by a range test */
@@ -262,31 +262,16 @@ static cli_exit open_log(const train_args *args, train_report *report)
 /* What a run that goes on keeps where the command line does not say otherwise. */
 typedef struct run_settings {
     uint64_t batch;      /* 0: there is no run, or it cannot be read */
-    double rate, warmup; /* negative: likewise */
+    double rate, warmup; /* negative where there is none */
 } run_settings;
 
-static double number_or(const cJSON *item, double otherwise)
-{
-    return cJSON_IsNumber(item) ? item->valuedouble : otherwise;
-}
-
+/* Where there is no checkpoint, a run begins; where it is damaged, comet_train_run says so. */
 static run_settings settings_of_run(const train_args *args)
 {
     run_settings s = {.rate = -1, .warmup = -1};
-    char path[4096];
-    blob text;
-    reason why;
-    if (!args->resume || !args->out || (size_t)snprintf(path, sizeof path, "%s/state.json", args->out) >= sizeof path ||
-        access(path, R_OK) != 0 || file_read_small(path, STATE_FILE_BYTES, &text) != CLI_OK)
-        return s;
-    cJSON *state = cJSON_ParseWithLength((const char *)text.data, text.bytes);
-    const cJSON *batch = cJSON_GetObjectItemCaseSensitive(state, "batch");
-    if (!cJSON_IsString(batch) || !number_u64(batch->valuestring, 1, UINT32_MAX, &s.batch, &why))
-        s.batch = 0;
-    s.rate = number_or(cJSON_GetObjectItemCaseSensitive(state, "rate"), -1);
-    s.warmup = number_or(cJSON_GetObjectItemCaseSensitive(state, "warmup_epochs"), -1);
-    cJSON_Delete(state);
-    blob_free(&text);
+    comet_checkpoint_info info;
+    if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
+        s = (run_settings){info.batch, info.rate, info.warmup_epochs};
     return s;
 }
 
@@ -297,10 +282,8 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_tr
     char text[BUDGET_TEXT_BYTES];
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
-    if (earlier > 0 && budget.batch.value == 0) {
+    if (earlier > 0 && budget.batch.value == 0)
         budget.batch.automatic = false;
-        p->model.batch = (uint32_t)earlier;
-    }
     budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
     const cli_exit code = budget_settle(&budget, &args->compression, p, text);
     if (code == CLI_OK)
@@ -335,11 +318,11 @@ static uint64_t images_per_update(const comet_train_params *p)
     return (uint64_t)p->model.batch * (p->model.accumulate > 1 ? p->model.accumulate : 1);
 }
 
-static void note_default_rate(const comet_train_params *p, train_report *report)
+static void note_default_rate(const comet_train_params *p, uint64_t n_steps, train_report *report)
 {
     char text[160];
-    snprintf(text, sizeof text, "rate %.4g, the default for %" PRIu64 " images an update; --rate sets another",
-             p->schedule.rate, images_per_update(p));
+    snprintf(text, sizeof text, "rate %.6g, the default for %" PRIu64 " updates of %" PRIu64 " images; --rate sets another",
+             p->schedule.rate, n_steps, images_per_update(p));
     train_report_note(report, text);
 }
 
@@ -352,9 +335,11 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
     if (p->schedule.rate >= 0)
         return;
-    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p));
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)(n_images / images_per_update(p)));
+    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
     if (!args->rate.find)
-        note_default_rate(p, report);
+        note_default_rate(p, n_steps, report);
 }
 
 static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report)
@@ -367,11 +352,12 @@ static cli_exit find_rate(const train_args *args, comet_train_params *p, train_r
     p->schedule.rate = found.rate;
     if (found.found)
         snprintf(text, sizeof text,
-                 "rate %.4g, found in %" PRIu32 " steps: the loss fell from %.4g to %.4g, lowest at a rate of %.4g", found.rate,
+                 "rate %g, found in %" PRIu32 " steps: the loss fell from %.4g to %.4g, lowest at a rate of %.4g", found.rate,
                  found.n_steps, found.start_loss, found.lowest_loss, found.rate_at_lowest);
     else
-        snprintf(text, sizeof text, "rate %.4g, the default: the loss did not fall with any rate in %" PRIu32 " steps",
-                 found.rate, found.n_steps);
+        snprintf(text, sizeof text,
+                 "rate %.4g, the default: the loss did not clearly fall in the %" PRIu32 " steps of the test", found.rate,
+                 found.n_steps);
     if (!stop_signal)
         train_report_note(report, text);
     return CLI_OK;
@@ -489,6 +475,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = open_log(args, &report);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
+        if (earlier.batch > 0 && args->budget.batch.value == 0)
+            params.model.batch = (uint32_t)earlier.batch; /* whatever memory there is now */
         code = settle_budget(args, earlier.batch, &params, &report);
     }
     if (code == CLI_OK) {

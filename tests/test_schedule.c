@@ -54,13 +54,18 @@ static void test_cosine(void **state)
     assert_near(comet_schedule_rate(&s, 55, 100, 10), 0.6, 1e-12);
 }
 
-static double default_rate(const char *net_name, comet_optimiser_kind kind, uint64_t images)
+static double rate_of_steps(const char *net_name, comet_optimiser_kind kind, uint64_t images, uint64_t n_steps)
 {
     comet_net *net = NULL;
     assert_ok(comet_net_zoo(&net, net_name, 0, 0, 0));
-    const double rate = comet_default_rate(net, kind, images);
+    const double rate = comet_default_rate(net, kind, images, n_steps);
     comet_net_destroy(net);
     return rate;
+}
+
+static double default_rate(const char *net_name, comet_optimiser_kind kind, uint64_t images)
+{
+    return rate_of_steps(net_name, kind, images, 1000);
 }
 
 /* By the batch; half as much at half of it for SGD, the root of that for AdamW, and a limit for large ones. */
@@ -72,6 +77,9 @@ static void test_default_rates(void **state)
     assert_near(default_rate("resnet18", COMET_OPTIMISER_SGD, 65536), 0.4, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 32), 0.0125, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_SGD, 256), 0.05, 1e-12);
+    assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_SGD, 256, 100), 0.1, 1e-12);
+    assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_SGD, 256, 20), 0.02, 1e-12); /* too short to rise that far */
+    assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_ADAMW, 256, 50), 5e-4, 1e-12);
     assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 256), 1e-3, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 64), 5e-4, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 65536), 2e-3, 1e-12);

@@ -250,8 +250,9 @@ COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind
 COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
 
 /* The largest rate of a run that was given none: SGD 0.1 x images / 256, at most 0.4, or 0.05 for nets without batch norm;
- * AdamW 0.001 x sqrt(images / 256), at most 0.002. */
-COMET_API double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update);
+ * AdamW 0.001 x sqrt(images / 256), at most 0.002. Runs of n_steps below 100 have n_steps / 100 of that. */
+COMET_API double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update,
+                                    uint64_t n_steps);
 
 /* ---- weights in files ---- */
 
@@ -275,6 +276,16 @@ COMET_API comet_status comet_weights_net(const char *path, char **text);
  * damaged or missing, previous.safetensors; *previous is then true and comet_last_error says what is wrong with the last. Reads
  * all of the file. COMET_ERROR_IO where the folder has none. */
 COMET_API comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous);
+
+/* What a checkpoint says of its run. */
+typedef struct comet_checkpoint_info {
+    uint64_t step, epoch; /* updates and epochs done */
+    uint64_t batch;
+    double rate, warmup_epochs; /* of the schedule */
+} comet_checkpoint_info;
+
+/* The same of the newest checkpoint that is whole, as comet_checkpoint_newest finds it. */
+COMET_API comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info);
 
 /* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
  * torch.load reads where the path ends in .pt. */
@@ -338,7 +349,7 @@ typedef struct comet_train_params {
     const volatile sig_atomic_t *stop; /* set by a signal handler: finish the step, save, leave. May be NULL */
 } comet_train_params;
 
-/* SGD, one-cycle at rate 0.1, 10 epochs, batch 128. */
+/* SGD, one-cycle at rate 0.1, 10 epochs, batch 128. comet_default_rate tells a rate that suits net and batch. */
 COMET_API void comet_train_params_init(comet_train_params *params);
 
 typedef struct comet_train_result {
@@ -346,9 +357,9 @@ typedef struct comet_train_result {
     comet_memory memory;
     bool stopped; /* by the stop flag, before the last step */
     bool unsaved; /* checkpoints were asked for, and that of the last step could not be written */
-    /* Of runs that ended after 20 updates or more: */
+    /* True only of runs that ended after 50 updates or more: */
     bool never_fell;   /* lowest_loss is not below start_loss */
-    bool only_guesses; /* nor below log(classes), the loss of a guess */
+    bool only_guesses; /* lowest_loss is not below log(classes), the loss of a guess */
 } comet_train_result;
 
 /* Runs to the end, or until stopped. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position

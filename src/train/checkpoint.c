@@ -26,7 +26,7 @@ enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
 typedef enum field_type { FIELD_U64, FIELD_DOUBLE } field_type;
 typedef enum field_rule {
     RULE_STATE,       /* restored */
-    RULE_STATE_ADDED, /* likewise; NaN in files from before it was */
+    RULE_STATE_ADDED, /* restored; NaN where an older file has none */
     RULE_SAME,        /* must be what the run has */
     RULE_TOLD,        /* if not, the user is told */
     RULE_ADDED,       /* likewise; 0 in files from before it was */
@@ -464,6 +464,28 @@ comet_status comet_checkpoint_newest(const char *folder, char **path, bool *prev
     free(status == COMET_OK && *previous ? last : before);
     if (status != COMET_OK)
         free(last);
+    return status;
+}
+
+comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info)
+{
+    char *path = NULL;
+    bool previous = false;
+    safetensors_file *file = NULL;
+    checkpoint_state state = {0};
+    comet_status status = comet_checkpoint_newest(folder, &path, &previous);
+    if (status == COMET_OK)
+        status = safetensors_open(&file, path);
+    if (status == COMET_OK)
+        status = state_parse(path, safetensors_metadata(file, "comet"), &state);
+    if (status == COMET_OK)
+        *info = (comet_checkpoint_info){.step = state.step,
+                                        .epoch = state.epoch,
+                                        .batch = state.settings.batch,
+                                        .rate = state.settings.rate,
+                                        .warmup_epochs = state.settings.warmup_epochs};
+    safetensors_close(file);
+    free(path);
     return status;
 }
 

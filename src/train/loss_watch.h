@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LOSS_WATCH_STEPS = 10, LOSS_WATCH_MIN_STEPS = 20 };
+enum { LOSS_WATCH_STEPS = 10, LOSS_WATCH_MIN_STEPS = 50 };
 
 /* Part of checkpoints. NaN where nothing is known yet, or the checkpoint had none. */
 typedef struct loss_watch {

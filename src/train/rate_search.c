@@ -5,14 +5,15 @@
  *   is, falls, and rises again. The test ends there: the loss is no longer finite, or the last few are twice the lowest.
  *
  * Losses of single batches scatter. Once all are known they are smoothed along the rate, to both sides alike, and the rate with
- * the lowest smoothed loss is chosen, if that lies below the start by more than the scatter explains. Schedules reach their
- * largest rate for a short time only, so that no distance is kept to it.
+ * the lowest smoothed loss is chosen, if that lies below the start by more than the scatter explains. One-cycle reaches its
+ * largest rate for a moment only; other schedules stay there, and get a third of it.
  *
  * The model of the test is its own and is gone afterwards: a run with the rate that was found begins from the same weights as
  * any other.
  */
 #include <math.h>
-#include <string.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/status.h"
 #include "comet/train.h"
@@ -128,6 +129,14 @@ static double scatter(const search *s, double start)
     return sqrt(sum / (N_START - 1));
 }
 
+/* So that what is printed of it is all there is. */
+static double three_digits(double x)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.3g", x);
+    return strtod(text, NULL);
+}
+
 /* Means of 10 and of some 12 losses differ by chance by 0.43 standard deviations of one; twice that is clear. */
 static void choose(const search *s, comet_rate_search *result)
 {
@@ -144,7 +153,7 @@ static void choose(const search *s, comet_rate_search *result)
     }
     result->found = result->start_loss - result->lowest_loss > 0.86 * scatter(s, result->start_loss);
     if (result->found)
-        result->rate = result->rate_at_lowest;
+        result->rate = three_digits(result->rate_at_lowest / (s->p->schedule.kind == COMET_SCHEDULE_ONECYCLE ? 1 : 3));
 }
 
 /* ---- the test ---- */
@@ -196,7 +205,7 @@ comet_status comet_rate_find(const comet_train_params *params, comet_rate_search
     const uint64_t images = (uint64_t)params->model.batch * accumulated(params);
     comet_status status = search_start(&s);
     if (status == COMET_OK) {
-        const double usual = comet_default_rate(params->net, params->model.optimiser.kind, images);
+        const double usual = comet_default_rate(params->net, params->model.optimiser.kind, images, N_STEPS);
         s.first_rate = usual * first_share;
         *result = (comet_rate_search){.rate = usual};
         status = search_run(&s);

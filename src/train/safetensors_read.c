@@ -48,7 +48,7 @@ static comet_status read_at(const safetensors_file *f, uint64_t offset, void *to
 static comet_status open_regular(safetensors_file *f, uint64_t *file_bytes)
 {
     struct stat s;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
+    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused below, not waited for */
     if (f->fd < 0 || fstat(f->fd, &s) != 0)
         return comet_fail(COMET_ERROR_IO, "%s: %s", f->path, strerror(errno));
     if (!S_ISREG(s.st_mode))

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 
-enum { RATE_IMAGES = 256 }; /* that default rates are for */
+enum { RATE_IMAGES = 256, RATE_STEPS = 100 }; /* that default rates are for */
 static const double pi = 3.14159265358979323846;
 
 void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
@@ -33,13 +33,13 @@ static bool has_batch_norm(const comet_net *net)
 }
 
 /* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root.
- * Large rates are safe with batch norms only. */
-double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update)
+ * Large rates are safe with batch norms only, and after a rise that short runs have no time for. */
+double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update, uint64_t n_steps)
 {
-    const double times = (double)images_per_update / RATE_IMAGES;
+    const double times = (double)images_per_update / RATE_IMAGES, length = fmin((double)n_steps / RATE_STEPS, 1);
     if (optimiser == COMET_OPTIMISER_ADAMW)
-        return fmin(1e-3 * sqrt(times), 2e-3);
-    return fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05);
+        return length * fmin(1e-3 * sqrt(times), 2e-3);
+    return length * fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05);
 }
 
 static comet_status check_kind(const comet_schedule *s)

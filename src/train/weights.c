@@ -275,6 +275,29 @@ static comet_status open_verified(safetensors_file **file, const char *path)
     return status;
 }
 
+/* All of a file before any of it: a refused file leaves the model as it was. */
+static comet_status check_file_is_finite(const weights_list *list, safetensors_file *file, const char *path)
+{
+    comet_status status = COMET_OK;
+    for (size_t i = 0; i < list->n && status == COMET_OK; i++) {
+        const safetensors_tensor *t = safetensors_find(file, list->items[i].name);
+        if (list->items[i].index == SIZE_MAX || !t)
+            continue;
+        float *elements = malloc((size_t)t->n_elements * sizeof *elements + 1);
+        if (!elements)
+            return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " elements of %s", t->n_elements, t->name);
+        status = safetensors_read_f32(file, t, elements);
+        if (status == COMET_OK && check_finite(t->name, elements, t->n_elements) != COMET_OK) {
+            char why[256];
+            snprintf(why, sizeof why, "%s", comet_last_error());
+            status = comet_fail(COMET_ERROR_CORRUPT,
+                                "%s: %s: the file is damaged, or of a run that diverged; take an earlier one", path, why);
+        }
+        free(elements);
+    }
+    return status;
+}
+
 comet_status comet_weights_load(comet_model *model, const char *path)
 {
     safetensors_file *file = NULL;
@@ -284,6 +307,8 @@ comet_status comet_weights_load(comet_model *model, const char *path)
         status = weights_list_make(&list, model, false);
     if (status == COMET_OK)
         status = weights_list_match(&list, file, path);
+    if (status == COMET_OK)
+        status = check_file_is_finite(&list, file, path);
     if (status == COMET_OK)
         status = weights_list_load(&list, model, file);
     weights_list_free(&list);

@@ -121,8 +121,10 @@ static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch
             return;
         if (l->dataset->params.strict || !can_replace(status))
             break;
-        take_note(&o->skipped, row, status);
-        o->n_skipped++;
+        if (n_broken == 0) { /* its neighbours count in rows of their own */
+            take_note(&o->skipped, row, status);
+            o->n_skipped++;
+        }
         index = (index + 1) % n_images;
     }
     take_note(&o->failed, row, status);
