@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "adapt/adapt.h"
 #include "base/random.h"
-#include "store/adapt.h"
 
 static const double AIM = 0.78; /* of the allowed sigma, as adapt.h says */
 

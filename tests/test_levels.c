@@ -1,7 +1,7 @@
 /* Which level within a budget of time. */
 #include "testing.h"
 
-#include "store/levels.h"
+#include "adapt/levels.h"
 
 static void test_choose_levels(void **state)
 {

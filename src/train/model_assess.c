@@ -1,5 +1,5 @@
 /*
- * Adaptive bounds of a model: tensors and their consumers, and the assessments in which bounds are found (src/store/adapt.h).
+ * Adaptive bounds of a model: tensors and their consumers, and the assessments in which bounds are found (src/adapt/adapt.h).
  */
 #include "train/model_assess.h"
 

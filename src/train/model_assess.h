@@ -5,7 +5,7 @@
 #ifndef COMET_TRAIN_MODEL_ASSESS_H
 #define COMET_TRAIN_MODEL_ASSESS_H
 
-#include "store/adapt.h"
+#include "adapt/adapt.h"
 #include "train/model_internal.h"
 
 /* A consumer that only passes gradients on. */

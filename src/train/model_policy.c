@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "adapt/levels.h"
 #include "base/threads.h"
-#include "store/levels.h"
 #include "train/model_assess.h"
 
 #define WIDEST_BOUND 0.35    /* standard deviations: docs/theory.md, section 8 */

@@ -1,10 +1,10 @@
-/* The adaptive bound inside: what adapt.c (bounds) and adapt_numbers.c (checkpoints) share. */
-#ifndef COMET_STORE_ADAPT_INTERNAL_H
-#define COMET_STORE_ADAPT_INTERNAL_H
+/* The adaptive bound inside: what bounds.c and numbers.c (checkpoints) share. */
+#ifndef COMET_ADAPT_STATE_H
+#define COMET_ADAPT_STATE_H
 
 #include <math.h>
 
-#include "store/adapt.h"
+#include "adapt/adapt.h"
 
 typedef struct tensor_state {
     const char *name;

@@ -19,8 +19,8 @@
  * No allocation after adapt_add_*; nothing here depends on threads or time, so that a run resumed from adapt_export'ed state
  * gives the same bits.
  */
-#ifndef COMET_STORE_ADAPT_H
-#define COMET_STORE_ADAPT_H
+#ifndef COMET_ADAPT_ADAPT_H
+#define COMET_ADAPT_ADAPT_H
 
 #include <stdbool.h>
 

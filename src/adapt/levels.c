@@ -1,5 +1,5 @@
 /* Which level within a budget of time; see levels.h. */
-#include "store/levels.h"
+#include "adapt/levels.h"
 
 #include <math.h>
 

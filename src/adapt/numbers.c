@@ -1,6 +1,6 @@
 /* Adaptive bounds as numbers for checkpoints: all finite, -1 stands for "infinite" or "unknown". */
+#include "adapt/state.h"
 #include "base/status.h"
-#include "store/adapt_internal.h"
 
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;

@@ -11,9 +11,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "adapt/state.h"
 #include "base/bytes.h"
 #include "base/status.h"
-#include "store/adapt_internal.h"
 
 /* Bounds aim at this part of sigma*: with errors half as large again as expected it is 1.17, with a third less 0.52. */
 static const double AIM = 0.78;

@@ -1,8 +1,8 @@
 /*
  * Which tensors are coded dense and which fast, so that coding takes least memory within a budget of time.
  */
-#ifndef COMET_STORE_LEVELS_H
-#define COMET_STORE_LEVELS_H
+#ifndef COMET_ADAPT_LEVELS_H
+#define COMET_ADAPT_LEVELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
