@@ -7,7 +7,7 @@
 
 #include "codec/elements.h"
 #include "comet/store.h"
-#include "store/activation_store.h"
+#include "store/slots.h"
 #include "testing.h"
 
 /* Checksums on; fails the test where it is refused. */

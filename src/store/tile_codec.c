@@ -1,4 +1,4 @@
-#include "store/tiles.h"
+#include "store/tile_codec.h"
 
 #include <math.h>
 #include <string.h>

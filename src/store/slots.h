@@ -1,6 +1,6 @@
 /* Inside the activation store: slots and their tiles. For the store's own files, and for tests that spoil what is held. */
-#ifndef COMET_STORE_ACTIVATION_STORE_H
-#define COMET_STORE_ACTIVATION_STORE_H
+#ifndef COMET_STORE_SLOTS_H
+#define COMET_STORE_SLOTS_H
 
 #include <stdatomic.h>
 
@@ -8,7 +8,7 @@
 #include "comet/store.h"
 #include "store/heap.h"
 #include "store/spill.h"
-#include "store/tiles.h"
+#include "store/tile_codec.h"
 
 /* A coded tile. */
 typedef struct store_tile {

@@ -12,7 +12,7 @@
 #include "base/float_env.h"
 #include "base/status.h"
 #include "base/work_parts.h"
-#include "store/activation_store.h"
+#include "store/slots.h"
 
 /* Above this many bytes of output, written lines would push each other out of the cache anyway. */
 #define STREAM_BYTES ((uint64_t)8 << 20)

@@ -1,5 +1,5 @@
-/* Slots: their life, their policies, and what is counted of them. Putting and taking is in activation_tiles.c. */
-#include "store/activation_store.h"
+/* Slots: their life, their policies, and what is counted of them. Putting and taking is in put_take.c. */
+#include "store/slots.h"
 
 #include <math.h>
 #include <string.h>

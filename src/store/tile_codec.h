@@ -3,8 +3,8 @@
  * packed to few bits. Behind a chunk with a bound stand its plateaus, if it has any (plateau.h), and their bytes. Everything
  * works in a workspace reserved beforehand, on any thread.
  */
-#ifndef COMET_STORE_TILES_H
-#define COMET_STORE_TILES_H
+#ifndef COMET_STORE_TILE_CODEC_H
+#define COMET_STORE_TILE_CODEC_H
 
 #include "codec/chunk.h"
 
