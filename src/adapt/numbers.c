@@ -162,6 +162,6 @@ comet_status adapt_import(adapt *a, const double *numbers, size_t n)
     }
     for (uint32_t i = 0; i < a->n_consumers; i++, x += N_PER_CONSUMER)
         import_consumer(&a->consumers[i], x);
-    adapt_share_out(a);
+    adapt_distribute_shares(a);
     return COMET_OK;
 }

@@ -1,10 +1,9 @@
-/* The adaptive bound inside: what bounds.c and numbers.c (checkpoints) share. */
+/* The state of the adaptive bound, and what its files offer one another. */
 #ifndef COMET_ADAPT_STATE_H
 #define COMET_ADAPT_STATE_H
 
-#include <math.h>
-
 #include "adapt/adapt.h"
+#include "adapt/arithmetic.h"
 
 typedef struct tensor_state {
     const char *name;
@@ -61,13 +60,39 @@ struct adapt {
     uint64_t n_assessed;  /* assessments since the start or the last retreat: before the first no bound is in force */
 };
 
-/* Best fit's factor of each consumer. */
-void adapt_share_out(adapt *a);
+/* ---- shares.c ---- */
 
-/* Finite, and not below 0. */
-static inline bool usable(double x)
+/* Best fit's factor of each consumer. */
+void adapt_distribute_shares(adapt *a);
+/* Of M, that the error may add. */
+double adapt_parameter_share(const adapt *a, const consumer_state *c);
+/* Relative energy that a pass-on consumer may let in. */
+double adapt_pass_share(const adapt *a, const consumer_state *c);
+
+/* ---- gains.c ---- */
+
+/* Gradient assessment of a parameter consumer: M, what the error may add, what it did, and its harm. */
+void adapt_assess_gradient(const adapt *a, consumer_state *c, bool was_known);
+
+/* ---- intervals.c ---- */
+
+/* The next assessment after the one at `step`, which moved bounds by up to the factor `moved`. */
+void adapt_plan_next(adapt *a, uint64_t step, double moved);
+/* The next step is assessed, and assessments are close again. */
+void adapt_plan_restart(adapt *a, uint64_t step);
+
+/* ---- means over steps ---- */
+
+/* A squared error as it is averaged over steps: NOISE is about variances, SIGMA about standard deviations. */
+static inline double to_average(const adapt *a, double square)
 {
-    return isfinite(x) && x >= 0;
+    return a->params.rule == ADAPT_NOISE ? square : sqrt(square);
+}
+
+/* And back, of such a mean. */
+static inline double from_average(const adapt *a, double mean)
+{
+    return a->params.rule == ADAPT_NOISE ? mean : mean * mean;
 }
 
 #endif
