@@ -30,7 +30,7 @@ static comet_status one_tile(const tiles_job *j, comet_slot slot, uint64_t k, ui
     float *x = j->x + k * tile_elements;
     const float *got = NULL;
     if (k % 2) /* which changes nothing */
-        comet_store_fetch_meanwhile(j->store, j->worker, x + tile_elements);
+        comet_store_prefetch(j->store, j->worker, x + tile_elements);
     if (j->put)
         return comet_store_put_tile(j->store, slot, k, j->worker, x);
     comet_status status = comet_store_take_tile(j->store, slot, k, j->worker, x, &got);
@@ -417,15 +417,15 @@ static void test_hints_are_forgotten(void **state)
     comet_slot coded = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_BOUNDED, COMET_LEVEL_FAST, 0.05));
     comet_slot raw = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_RAW, COMET_LEVEL_FAST, 0));
     assert_ok(comet_store_put(s, raw, x));
-    comet_store_fetch_meanwhile(s, 0, x);
+    comet_store_prefetch(s, 0, x);
     assert_true(ws->ahead == x);
     assert_status(comet_store_take_tile(s, coded, 0, 0, room, &tile), COMET_ERROR_ARGUMENT);
     assert_null(ws->ahead);
-    comet_store_fetch_meanwhile(s, 0, x);
+    comet_store_prefetch(s, 0, x);
     assert_ok(comet_store_take_tile(s, raw, 0, 0, room, &tile));
     assert_null(ws->ahead);
     put_by_tiles(s, coded, x, 1); /* with hints at every other tile */
-    comet_store_fetch_meanwhile(s, 0, x);
+    comet_store_prefetch(s, 0, x);
     assert_ok(comet_store_take_tile(s, coded, 0, 0, room, &tile));
     assert_null(ws->ahead);
     comet_store_destroy(s);

@@ -436,8 +436,8 @@ static void test_misuse(void **state)
     assert_status(comet_store_put(s, slot, NULL), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_put(s, slot, (uint8_t *)x + 1), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_put(NULL, slot, x), COMET_ERROR_ARGUMENT);
-    comet_store_fetch_meanwhile(NULL, 0, x);
-    comet_store_fetch_meanwhile(s, 99, x); /* no such worker: a hint that nobody takes */
+    comet_store_prefetch(NULL, 0, x);
+    comet_store_prefetch(s, 99, x); /* no such worker: a hint that nobody takes */
     assert_ok(comet_store_put(s, slot, x));
     assert_status(comet_store_put(s, slot, x), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_put_begin(s, slot), COMET_ERROR_ARGUMENT);

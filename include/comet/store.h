@@ -9,7 +9,7 @@
  *   create     comet_store_create, comet_store_declare, comet_store_set_policy
  *   whole      comet_store_put, comet_store_take, comet_store_drop, comet_store_clear
  *   by tiles   comet_store_tiling, comet_store_put_begin, _put_tile, _put_end, comet_store_take_tile,
- *              comet_store_fetch_meanwhile
+ *              comet_store_prefetch
  *   account    comet_store_slot_report, comet_store_totals
  *
  * Lossy copies are for backward alone. The bytes held depend on the data and the policy only, never on threads. A store is used
@@ -133,11 +133,11 @@ COMET_API comet_status comet_store_put_end(comet_store *store, comet_slot slot);
 /* *x: tile k, where it lies (RAW) or decoded into `room`, which holds tile_elements floats. */
 COMET_API comet_status comet_store_take_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, float *room,
                                              const float **x);
-/* A hint, which changes no result: behind the next tile that `worker` puts or takes it goes on with `memory`. While that tile
- * is coded, as many floats from there on are fetched into the caches, at level fast with AVX-512. They are not read: the memory
- * may end earlier. NULL: none; it is forgotten with that tile. By the thread that works as `worker`; one that does not exist is
- * ignored. */
-COMET_API void comet_store_fetch_meanwhile(comet_store *store, size_t worker, const float *memory);
+/* A hint, which changes no result: after the next tile that it puts or takes, `worker` will access `memory`. While that tile is
+ * coded, as many floats as it has are fetched from there into the caches, at level fast with AVX-512. They are not read: the
+ * memory may end earlier. NULL: no hint. A hint holds for one tile. Called by the thread that works as `worker`; a worker that
+ * does not exist is ignored. */
+COMET_API void comet_store_prefetch(comet_store *store, size_t worker, const float *memory);
 
 /* ---- accounting ---- */
 

@@ -386,7 +386,7 @@ static comet_status check_by_tiles(const store_slot *slot)
     return COMET_OK;
 }
 
-void comet_store_fetch_meanwhile(comet_store *s, size_t worker, const float *memory)
+void comet_store_prefetch(comet_store *s, size_t worker, const float *memory)
 {
     if (s && worker < s->context.n_workers)
         s->context.workers[worker].ahead = memory;
@@ -434,7 +434,7 @@ static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, siz
 comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
 {
     const comet_status status = put_one(s, which, tile, worker, x);
-    comet_store_fetch_meanwhile(s, worker, NULL);
+    comet_store_prefetch(s, worker, NULL);
     return status;
 }
 
@@ -479,6 +479,6 @@ static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, si
 comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
 {
     const comet_status status = take_one(s, which, tile, worker, room, x);
-    comet_store_fetch_meanwhile(s, worker, NULL);
+    comet_store_prefetch(s, worker, NULL);
     return status;
 }

@@ -57,7 +57,7 @@ static comet_status add_tile(void *arg, uint64_t k, size_t worker)
     if (r->slot == COMET_NO_SLOT)
         return COMET_OK;
     if (end < r->n) /* of one: as much is fetched as is coded */
-        comet_store_fetch_meanwhile(r->m->store, worker, r->addends[1].x + end);
+        comet_store_prefetch(r->m->store, worker, r->addends[1].x + end);
     return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
 }
 

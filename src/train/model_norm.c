@@ -299,7 +299,7 @@ static comet_status apply_tile(norm_run *r, uint64_t tile, size_t worker, uint64
         TRY(comet_store_put_tile(r->m->store, r->slot, tile, worker, r->in + first));
     norm_apply(r->s, r->in + first, first, n, &r->apply, r->out + first, w);
     if (w && tile + 1 < r->n_tiles)
-        comet_store_fetch_meanwhile(r->m->store, worker, r->in + first + n);
+        comet_store_prefetch(r->m->store, worker, r->in + first + n);
     return w ? comet_store_put_tile(r->m->store, r->slot, tile, worker, w) : COMET_OK;
 }
 
@@ -368,7 +368,7 @@ static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, u
     *v = room;
     if (r->o->norm_decoded)
         return COMET_OK;
-    comet_store_fetch_meanwhile(r->m->store, worker, next);
+    comet_store_prefetch(r->m->store, worker, next);
     return comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
 }
 

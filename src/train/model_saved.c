@@ -337,7 +337,7 @@ static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
     } else {
         const float *y = job->whole ? job->whole + first : NULL;
         if (!y) {
-            comet_store_fetch_meanwhile(job->m->store, worker, job->dy + first);
+            comet_store_prefetch(job->m->store, worker, job->dy + first);
             TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
         }
         pass_where_positive(n, y, job->dy + first, job->dx + first);
