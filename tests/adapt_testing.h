@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "testing.h"
 
-static const double AIM = 0.78; /* of the allowed sigma, as adapt.h says */
+static const double AIM = 0.78; /* the part of sigma* that limits aim at, see adapt_assess */
 
 static inline comet_random random_of(uint64_t part)
 {

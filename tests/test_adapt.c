@@ -3,7 +3,7 @@
 
 /* ---- the gradient's own noise ---- */
 
-/* Mean of adapt_noise's estimates, in units of the truth, after n_steps of momentum. */
+/* The mean of estimates by adapt_noise, in units of the true noise, after n_steps of momentum. */
 static double noise_estimate(double beta, uint64_t n_steps)
 {
     enum { DIMS = 400, RUNS = 30 };
@@ -67,8 +67,8 @@ static void test_noise_rule(void **state)
     adapt_destroy(a);
 }
 
-/* The estimate of one assessment counts half on a logarithmic scale, under the paper's rule three quarters, up and down;
- * predicted or measured. */
+/* The harm of one assessment, predicted or measured, counts half on a logarithmic scale, and three quarters under the paper's
+ * rule; both up and down. */
 static void test_harm_is_smoothed(void **state)
 {
     static const double allowances[] = {1, 4, 0.5, 1}, weights[] = {[ADAPT_NOISE] = 0.5, [ADAPT_SIGMA] = 0.75};
@@ -93,7 +93,7 @@ static void test_harm_is_smoothed(void **state)
         }
 }
 
-/* Of a gradient passed on: the bound falls at once, and rises 3/4 of the way. */
+/* The limit of a pass-on consumer falls at once, and rises 3/4 of the way. */
 static void test_pass_rises_slowly(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -109,8 +109,8 @@ static void test_pass_rises_slowly(void **state)
     adapt_destroy(a);
 }
 
-/* A bound at most doubles, at first from what the tensor was stored with; until its consumer's limit is reached, that is not
- * what errors are measured against. It falls at once, and a retreat begins again. */
+/* A bound at most doubles, at first from what the tensor was stored with. Until it reaches its consumer's limit, errors are not
+ * measured at the limit. It falls at once, and a retreat begins again. */
 static void test_climb(void **state)
 {
     static const double bounds[] = {0.02, 0.04, 0.08, 0.16, 0.25};
@@ -144,9 +144,8 @@ static void test_climb(void **state)
     adapt_destroy(a);
 }
 
-/* An assessment is of the means over its steps; errors, and what is allowed beside them, over those in which they were
- * measured.
- */
+/* An assessment uses means over its steps; for errors and for what they may add, means over the steps in which errors were
+ * measured. */
 static void test_collected(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -168,8 +167,8 @@ static void test_collected(void **state)
     adapt_destroy(a);
 }
 
-/* A net whose gradients grow alike: what is predicted falls behind the error a hundredfold, and so it does behind the
- * gradient's own noise. The bound follows the quotient of the two, which stays. */
+/* A net whose gradients become alike: predictions become a hundred times too low for both the error and the gradient's own
+ * noise. The bound is computed from the quotient of these two, which stays. */
 static void test_alike_gradients(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -188,7 +187,7 @@ static void test_alike_gradients(void **state)
     adapt_destroy(a);
 }
 
-/* What a pass-on consumer may still let in at the bound that another sets. */
+/* What a pass-on consumer may let in beyond what the bound does that another consumer sets. */
 static void test_pass_left(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 16, false);
@@ -205,7 +204,7 @@ static void test_pass_left(void **state)
     const double eb = adapt_eb(a, tensor);
     assert_near(adapt_pass_left(a, pass), 0.01 - 1e-3 * eb * eb, 1e-15);
     assert_true(adapt_pass_left(a, consumer) == 0);
-    passed.gain = 1e3; /* now it sets the bound */
+    passed.gain = 1e3; /* now this consumer sets the bound */
     adapt_observe(a, pass, &passed);
     adapt_assess(a, 2);
     assert_true(adapt_eb(a, tensor) < eb && adapt_pass_left(a, pass) < 1e-12);
@@ -260,7 +259,7 @@ static void test_no_limit(void **state)
     adapt_assess(a, 1);
     assert_true(isinf(adapt_eb(a, alone)) && isinf(adapt_eb(a, tensor)));
     assert_true(adapt_eb(a, silent) == 0);
-    adapt_retreat(a, 2); /* nor does it climb there from what it is stored with */
+    adapt_retreat(a, 2); /* the limit of doubling does not apply where there is no bound */
     adapt_observation seen = seen_of(0, 1);
     seen.eb = 0.1;
     adapt_observe(a, harmless, &seen);
@@ -269,7 +268,7 @@ static void test_no_limit(void **state)
     adapt_destroy(a);
 }
 
-/* A tensor with a consumer whose harm nobody has seen has no bound; bad observations change nothing. */
+/* A tensor with a consumer that was never observed has no bound; bad observations change nothing. */
 static void test_unobserved(void **state)
 {
     static const double bad[] = {NAN, INFINITY, -1};
@@ -319,7 +318,7 @@ static void test_bad_arguments(void **state)
 
 /* ---- best fit ---- */
 
-/* Bits an element more than with equal shares, summed over elements: sum of n * -log2(eb) against the uniform split. */
+/* Bits that all elements need more than with equal shares: the sum of n * -log2(eb), less that of the uniform split. */
 static double bits_against_uniform(const uint64_t *sizes, const uint32_t *n_readers, size_t n, double *mean_share)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, true);
@@ -358,7 +357,7 @@ static void test_best_fit(void **state)
     assert_near(mean, 1, 1e-12);
 }
 
-/* Shares of tensors inside the limits are in proportion to their elements for each consumer; pass-on ones among themselves. */
+/* Shares within the limits are in proportion to elements per consumer; parameter and pass-on consumers apart. */
 static void test_best_fit_shares(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, true);

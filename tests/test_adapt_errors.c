@@ -13,7 +13,7 @@ typedef enum drift { DRIFT_ALONE, DRIFT_TOGETHER, DRIFT_UP, DRIFT_DOWN } drift;
 typedef struct loop {
     comet_random random;
     drift drift;
-    double off, size, noise; /* of sigma; of ||dY||; the true variance of the gradient */
+    double off, size, noise; /* true to predicted sigma; ||dY||; the true variance of the gradient */
 } loop;
 
 static void loop_drift(loop *l)
@@ -28,7 +28,7 @@ static void loop_drift(loop *l)
     l->noise = l->drift == DRIFT_ALONE ? 50 : 50 * l->size * l->size;
 }
 
-/* What a step shows: the gradient's noise known to 10 %, the error of a gradient of some thousand weights to 2 %. */
+/* What a consumer sees in a step: the gradient's noise is known to 10 %, the error of some thousand weights to 2 %. */
 static adapt_observation loop_step(loop *l, double eb)
 {
     loop_drift(l);
@@ -50,7 +50,7 @@ static void note(extremes *e, double x)
     e->most = fmax(e->most, x);
 }
 
-/* sigma / sigma* as it reports, and against the target that the true noise would give. */
+/* sigma / sigma* as reported, and with the sigma* of the true noise. */
 static void run_loop(adapt_rule rule, loop l, extremes *reported, extremes *truth)
 {
     adapt *a = new_adapt(rule, 0.01, 1, false);
@@ -60,7 +60,7 @@ static void run_loop(adapt_rule rule, loop l, extremes *reported, extremes *trut
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
         const adapt_state s = adapt_consumer_state(a, consumer);
-        if (step < 5) /* no bound yet, then one that nobody has measured, then one that climbs */
+        if (step < 5) /* no bound yet, then one whose error was not measured, then one that rises */
             continue;
         assert_true(s.at_limit);
         note(reported, s.sigma_measured / s.sigma_target);
@@ -87,7 +87,7 @@ static void test_closed_loop(void **state)
     assert_true(truth.least >= 0.5 && truth.most <= 1.2);
 }
 
-/* Steady, with a prediction three times too low: on target at once after the first measurement. */
+/* A steady layer whose predicted sigma is three times too low: the first measurement corrects the bound at once. */
 static void test_calibration(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -107,7 +107,7 @@ static void test_calibration(void **state)
     adapt_destroy(a);
 }
 
-/* A measurement with a bound far below the limit counts where it shows more harm than is known, and always shows in the log. */
+/* A measurement with a bound far below the limit counts only if it shows more harm than is known; it is always reported. */
 static void test_measured_below_limit(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -162,8 +162,8 @@ static history history_begin(adapt_rule rule)
     return h;
 }
 
-/* One assessment of n steps in which the tensor was stored with `stored` of the bound in force, and the error was `ratio` of
- * the target. */
+/* One assessment of n steps in which the tensor was stored with `stored` times the bound in force, and the error was `ratio`
+ * times the target. */
 static void assess_error(history *h, int n, double ratio, double stored)
 {
     const adapt_observation seen = {.gain = 1e-3,
@@ -185,8 +185,8 @@ static void assert_ratios(const history *h, double expected, double expected_lea
     assert_true(isnan(expected_least) ? isnan(least) : fabs(least - expected_least) < 1e-12);
 }
 
-/* Errors over the last steps: a mean in which older steps fade, of squares or, under the paper's rule, of the errors; told from
- * a weight of 30 steps on, apart for errors at the limit and others, and forgotten by a retreat. */
+/* sigma_ratio is a mean over the last steps in which older steps fade: of squares, or of errors under the paper's rule. It is
+ * reported from a weight of 30 steps on, errors at the limit and below it have their own, and a retreat forgets both. */
 static void test_error_history(void **state)
 {
     static const double powers[] = {[ADAPT_NOISE] = 2, [ADAPT_SIGMA] = 1};
@@ -201,7 +201,7 @@ static void test_error_history(void **state)
         double n = (29 * fade + 1) * pow(fade, 20) + 20,
                sum = (29 * fade * pow(0.9, power) + pow(0.5, power)) * pow(fade, 20) + 20 * pow(0.6, power);
         assert_ratios(&h, pow(sum / n, 1 / power), pow(sum / n, 1 / power));
-        assess_error(&h, 40, 0.3, 0.5); /* not at the limit: apart, but those fade */
+        assess_error(&h, 40, 0.3, 0.5); /* not at the limit: a mean of its own, but the other one fades */
         assert_ratios(&h, 0.3, NAN);
         assess_error(&h, 30, 0.8, 1);
         n = n * pow(fade, 70) + 30;
@@ -217,8 +217,8 @@ static void test_error_history(void **state)
     }
 }
 
-/* Of steps with errors of 0.2 and 1 the variance's mean counts, or the standard deviation's under the paper's rule; so it does
- * for the bound, and for errors that are predicted. */
+/* Steps with errors of 0.2 and 1 are averaged as variances, or as standard deviations under the paper's rule: predicted errors,
+ * measured errors, and the bound from either. */
 static void test_means_over_steps(void **state)
 {
     static const double means[] = {[ADAPT_NOISE] = 0.52, [ADAPT_SIGMA] = 0.36}; /* squared */
@@ -250,8 +250,8 @@ static void test_means_over_steps(void **state)
     }
 }
 
-/* What was measured stays where it is not measured again; behind a retreat a prediction counts if it is worse, and then gives
- * way to others. */
+/* Measured harm stays until it is measured again. After a retreat a prediction replaces it if it is worse, and later
+ * predictions replace that one. */
 static void test_measured_once(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);

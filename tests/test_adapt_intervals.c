@@ -1,7 +1,7 @@
 /* The adaptive bound over a run: which steps are assessed, retreats, checkpoints. */
 #include "adapt_testing.h"
 
-/* ---- when ---- */
+/* ---- intervals ---- */
 
 /* Assesses at the next step after `from` that ends an assessment, with noise that moves the bound by `factor`. */
 static uint64_t next_assessment(adapt *a, uint32_t consumer, uint64_t from, double factor, double *noise)
@@ -9,13 +9,13 @@ static uint64_t next_assessment(adapt *a, uint32_t consumer, uint64_t from, doub
     uint64_t step = from + 1;
     while (!adapt_complete(a, step))
         step++;
-    *noise *= pow(factor, 4); /* half of it counts, and the bound is its root */
+    *noise *= pow(factor, 4); /* smoothing takes its root, and the bound is the root of that */
     observe(a, consumer, 1, *noise);
     adapt_assess(a, step);
     return step;
 }
 
-/* The run is not young any more. */
+/* An assessment at step 8000: from there on the age of the run does not limit the gap. */
 static uint64_t grow_old(adapt *a, uint32_t consumer)
 {
     observe(a, consumer, 1, 100);
@@ -57,9 +57,9 @@ static void test_windows(void **state)
     adapt_destroy(a);
 }
 
-/* With a steady bound the gap follows the measured error: shorter where it is above sigma*, longer only where all are well
+/* With a steady bound the measured error decides on the gap: shorter where it is above sigma*, longer only where it is well
  * below. */
-static void test_windows_of_worn_bounds(void **state)
+static void test_gap_by_errors(void **state)
 {
     static const struct {
         double ratio; /* measured / target */
@@ -80,14 +80,14 @@ static void test_windows_of_worn_bounds(void **state)
             step++;
         assert_int_equal(step, plan[i].step);
         seen.measured = plan[i].ratio * plan[i].ratio * 0.01 * 100;
-        seen.eb = plan[i].ratio; /* so that the harm is the one known: the bound stays */
+        seen.eb = plan[i].ratio; /* the harm is then the known one, and the bound stays */
         adapt_observe(a, consumer, &seen);
         adapt_assess(a, step);
     }
     adapt_destroy(a);
 }
 
-/* Each assessment collects over its gap up to ten steps, or over half of it up to twenty, the last of which completes it. */
+/* Each assessment collects the last ten steps of its gap, or the last half, up to twenty; the last step completes it. */
 static void test_collecting_steps(void **state)
 {
     static const struct {
@@ -132,15 +132,15 @@ static void test_retreat(void **state)
     assert_true(adapt_eb(a, tensor) == 0 && !adapt_due(a, step + 3) && adapt_due(a, step + 4));
     observe(a, consumer, 1, 400);
     adapt_assess(a, step + 4);
-    assert_true(adapt_eb(a, tensor) == 0);                                    /* what the other consumer saw is of the past */
-    assert_true(adapt_complete(a, step + 5) && !adapt_complete(a, step + 4)); /* close again */
+    assert_true(adapt_eb(a, tensor) == 0);                                    /* the other consumer was not observed since */
+    assert_true(adapt_complete(a, step + 5) && !adapt_complete(a, step + 4)); /* the gap is 1 again */
     observe(a, pass, 1e-9, NAN);
     adapt_assess(a, step + 5);
     assert_near(adapt_eb(a, tensor), AIM * sqrt(0.01 * 400), 1e-12);
     adapt_destroy(a);
 }
 
-/* A retreat in the middle of an assessment forgets what it has collected, and the step itself is not collected. */
+/* A retreat in the middle of an assessment forgets what was collected, and the step of the retreat is not collected. */
 static void test_retreat_while_collecting(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -167,7 +167,7 @@ static void test_retreat_while_collecting(void **state)
 
 enum { N_TWIN = 4 };
 
-/* Three tensors with one parameter each, and one that is passed on and that nobody limits otherwise. */
+/* Three tensors with one parameter each, one with a pass-on consumer, and one without consumers. */
 static adapt *new_twin(void)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1024, true);
@@ -214,7 +214,7 @@ static void assert_same(const adapt *a, const adapt *b)
     free(one);
 }
 
-/* A run that goes on from exported numbers at any time gives the same bits, also in the middle of an assessment. */
+/* A run resumed from exported numbers gives the same bits, at any step, also in the middle of an assessment. */
 static void test_resume(void **state)
 {
     int n_half_way = 0;
@@ -269,7 +269,7 @@ static void test_foreign_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),          cmocka_unit_test(test_windows_of_worn_bounds),
+        cmocka_unit_test(test_windows),          cmocka_unit_test(test_gap_by_errors),
         cmocka_unit_test(test_collecting_steps), cmocka_unit_test(test_window_of_one),
         cmocka_unit_test(test_retreat),          cmocka_unit_test(test_retreat_while_collecting),
         cmocka_unit_test(test_resume),           cmocka_unit_test(test_foreign_numbers),

@@ -1,4 +1,4 @@
-/* Which level within a budget of time. */
+/* The choice between fast and dense within a budget of time. */
 #include "testing.h"
 
 #include "adapt/levels.h"
@@ -15,7 +15,7 @@ static void test_choose_levels(void **state)
     };
     assert_near(levels_choose(c, COUNT_OF(c), 7), 7, 1e-12);
     assert_true(!c[0].dense && c[1].dense && c[2].dense && !c[3].dense && !c[4].dense && !c[5].dense);
-    assert_near(levels_choose(c, COUNT_OF(c), 8.6), 8.5, 1e-12); /* one too long is passed over */
+    assert_near(levels_choose(c, COUNT_OF(c), 8.6), 8.5, 1e-12); /* one that does not fit is skipped */
     assert_true(!c[0].dense && c[1].dense && c[2].dense && !c[3].dense && c[4].dense && c[5].dense);
     assert_near(levels_choose(c, COUNT_OF(c), 100), 10.5, 1e-12);
     assert_true(c[0].dense && c[1].dense && c[2].dense && !c[3].dense && c[4].dense && c[5].dense);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Finite, and not below 0. */
+/* Is x finite, and not below 0? */
 static inline bool usable(double x)
 {
     return isfinite(x) && x >= 0;
@@ -20,7 +20,7 @@ static inline double clamp(double x, double least, double most)
     return x < least ? least : x > most ? most : x;
 }
 
-/* By squaring: the same bits everywhere, which pow does not promise. */
+/* x to the n, by squaring: pow of the math library does not promise the same bits everywhere. */
 static inline double power(double x, uint64_t n)
 {
     double result = 1;

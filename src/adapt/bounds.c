@@ -1,19 +1,23 @@
 /*
- * The adaptive bound; see adapt.h for the contract and docs/theory.md for the derivation.
+ * One assessment: limits of consumers, and bounds of tensors. docs/theory.md has the derivation.
  *
- * The bound of a tensor is the least of its consumers' limits. A parameter consumer may have `share` of what its rule measures
- * by, M, and an error of bound 1 adds `harm` times M: its limit is AIM * sqrt(share / harm), with harm measured, or gain / M
- * where it is not; a pass-on consumer with allowed relative energy E has sqrt(E / gain).
+ * The bound of a tensor is the least of its consumers' limits. M is the reference of a parameter consumer's rule (state.h). The
+ * error may add `share` times M, and the error of a bound of 1 adds `harm` times M, so the limit is AIM * sqrt(share / harm).
+ * The harm is measured, or gain / M where it is not. The limit of a pass-on consumer that may let in the relative energy E is
+ * sqrt(E / gain).
  */
 #include "adapt/state.h"
 
-/* Bounds aim at this part of sigma*: with errors half as large again as expected it is 1.17, with a third less 0.52. */
+/* Limits aim at this part of sigma*: errors half as large again as expected are then 1.17 sigma*, a third smaller 0.52. */
 static const double AIM = 0.78;
-/* Nor does a bound rise by more than CLIMB at once, from what tensors were stored with: what larger errors do is measured on
- * the way, not foreseen. */
-static const double CLIMB = 2;
+/* A bound rises at most by this factor in one assessment, at first from the bound that the tensor was stored with: what larger
+ * errors do is measured before they are made. */
+static const double MAX_RISE = 2;
+/* An error was measured at the limit if the tensor was stored with at least this part of its bound. */
+static const double AT_LIMIT = 0.99;
 
-/* A few mini-batches say little: it falls as far as it must, but rises three quarters of the way on a logarithmic scale. */
+/* A few mini-batches say little about the gain: the limit falls as far as it must, but rises only three quarters of the way on
+ * a logarithmic scale. */
 static double pass_limit(const adapt *a, const consumer_state *c)
 {
     const double last = c->limit, limit = c->gain == 0 ? INFINITY : sqrt(adapt_pass_share(a, c) / c->gain);
@@ -22,11 +26,13 @@ static double pass_limit(const adapt *a, const consumer_state *c)
 
 static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
 {
-    /* The caller may have stored more exactly than allowed; then the measurement says nothing about the bound. */
+    /* The caller may have stored the tensor more exactly than the bound allows. */
     const double eb = a->tensors[c->tensor].eb;
-    c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= 0.99 * eb;
+    c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= AT_LIMIT * eb;
     adapt_assess_gradient(a, c, was_known);
-    c->limit = c->gain == 0 ? INFINITY : c->measure > 0 && c->harm > 0 ? AIM * sqrt(adapt_parameter_share(a, c) / c->harm) : 0;
+    c->limit = c->gain == 0                      ? INFINITY
+               : c->reference > 0 && c->harm > 0 ? AIM * sqrt(adapt_parameter_share(a, c) / c->harm)
+                                                 : 0;
 }
 
 static void assess_consumer(const adapt *a, consumer_state *c)
@@ -38,7 +44,7 @@ static void assess_consumer(const adapt *a, consumer_state *c)
     const bool was_known = c->known;
     c->known = true;
     c->gain = c->collected.gain / c->collected.n;
-    if (c->n_weights > 0) {
+    if (is_parameter(c)) {
         c->gain = from_average(a, c->gain);
         assess_parameter(a, c, was_known);
     } else {
@@ -47,13 +53,13 @@ static void assess_consumer(const adapt *a, consumer_state *c)
     c->collected = (collection){0};
 }
 
-/* Activation assessment: the least limit, of the first consumer among equals, as far as the bound may rise at once; 0 while any
- * consumer's harm is unknown. */
+/* Activation assessment: the new bound is the least limit of the tensor's consumers, but no more than MAX_RISE allows; 0 while
+ * any consumer has not been observed. Among equal limits the first consumer is the one that limits. */
 static double assess_tensor(adapt *a, uint32_t tensor)
 {
     consumer_state *least = NULL;
     const tensor_state *t = &a->tensors[tensor];
-    const double from = t->eb > 0 ? t->eb : t->stored, most = from > 0 ? CLIMB * from : INFINITY;
+    const double from = t->eb > 0 ? t->eb : t->stored, most = from > 0 ? MAX_RISE * from : INFINITY;
     double eb = INFINITY;
     bool known = true;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
@@ -74,7 +80,7 @@ static double assess_tensor(adapt *a, uint32_t tensor)
     return isfinite(eb) ? fmin(eb, most) : eb;
 }
 
-/* By which factor since the last assessment, up or down; a first bound has not moved. */
+/* The factor, 1 or more, by which the bound rose or fell since the last assessment; 1 for a first bound. */
 static double moved_by(const tensor_state *t)
 {
     if (t->last == 0 || t->eb == t->last)
@@ -102,7 +108,8 @@ void adapt_retreat(adapt *a, uint64_t step)
 {
     for (uint32_t i = 0; i < a->n_tensors; i++)
         a->tensors[i].eb = a->tensors[i].stored = 0;
-    /* What was predicted before belongs to another state of the net; what was measured belongs to the layer. */
+    /* What was predicted belongs to a state of the net that is gone; harm that was measured is kept, it belongs to the layer.
+     */
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
         c->known = c->limits = c->at_limit = false;

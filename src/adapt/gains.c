@@ -1,15 +1,18 @@
-/* What an error does to a gradient: as a gain predicts it, and as it was measured. */
+/*
+ * What an error does to the gradient of a parameter consumer: its harm, predicted by the gain or measured, in units of the
+ * reference M of the consumer's rule. A batch that is harder than others has more of both, so their quotient is steady.
+ */
 #include "adapt/state.h"
 
-/* A measurement tells of bounds near the one it was made with: from this part of the limit on. */
-static const double LEAST_OF_LIMIT = 0.125;
-/* What is told of errors goes over several assessments: each step measured since leaves this part of one's weight, and a weight
- * of so many steps tells something, as sixty have it ten at a time: the error of one hard batch may be ten times that of
- * others. There cannot be more than 32 where steps are measured one at a time. */
+/* A measured harm is trusted if the tensor was stored with at least this part of the consumer's limit. */
+static const double MIN_PART_OF_LIMIT = 0.125;
+/* The history of errors is a mean over several assessments, since the error of one hard batch may be ten times that of others:
+ * each further measured step leaves this part of an older one's weight. Weights sum to at most 32 where steps are measured one
+ * at a time; sixty steps measured ten at a time reach ADAPT_RATIO_STEPS. */
 static const double FADE = 31.0 / 32;
 
-/* From old to new on a logarithmic scale, both above 0: half of the way, or three quarters under SIGMA, whose target moves with
- * the momentum. Only the new where there is no old. */
+/* Goes from old to new, both above 0, on a logarithmic scale: half of the way, or three quarters under SIGMA, whose target
+ * moves with the momentum. Without an old value: the new one. */
 static double smooth(const adapt *a, double old, double new, bool have_old)
 {
     if (!have_old)
@@ -18,40 +21,40 @@ static double smooth(const adapt *a, double old, double new, bool have_old)
     return a->params.rule == ADAPT_NOISE ? half_way : sqrt(half_way) * sqrt(new);
 }
 
-/* What the rule measures by, from the sum over n steps: the variance of the gradient, or the square of its momentum. */
-static double measure_of(const adapt *a, const consumer_state *c, double allowance, double n)
+/* M from a sum over n steps: the variance of the gradient, or the squares of its mean |momentum|, summed over the weights. */
+static double reference_of(const adapt *a, const consumer_state *c, double sum, double n)
 {
-    const double mean = allowance / n;
+    const double mean = sum / n;
     return a->params.rule == ADAPT_NOISE ? mean : (double)c->n_weights * mean * mean;
 }
 
-/* The harm that was measured; 0: none, or of errors such as the bound does not make. Those of a finer grid are more
- * independent: there only what is worse than known tells something. */
+/* The measured harm; 0: there is none to trust. Errors of a bound far below the limit are less correlated than those at the
+ * limit, so their harm is trusted only if it is worse than the known one. */
 static double measured_harm(const adapt *a, const consumer_state *c)
 {
     const collection *k = &c->collected;
-    if (!(k->n_measured > 0) || !(c->measure > 0))
+    if (!(k->n_measured > 0) || !(c->reference > 0))
         return 0;
-    const double harm = from_average(a, k->harm / k->n_measured) / c->measure;
-    return isfinite(harm) && (k->eb >= LEAST_OF_LIMIT * c->limit || harm > c->harm) ? harm : 0;
+    const double harm = from_average(a, k->harm / k->n_measured) / c->reference;
+    return isfinite(harm) && (k->eb >= MIN_PART_OF_LIMIT * c->limit || harm > c->harm) ? harm : 0;
 }
 
-/* Gradient assessment: M, what the error may add, and what it did. Where it was measured all are of the same steps: a batch
- * that is harder than others, or whose gradients are alike over large areas, has more of the one and the other. */
+/* M, what the error may add, and what it added. Where the error was measured, M is taken over the same steps: a batch that is
+ * harder than others, or whose gradients are alike over large areas, has more of both. */
 static void assess_gradient(const adapt *a, consumer_state *c)
 {
     const collection *k = &c->collected;
     const bool measured = k->n_measured > 0;
-    c->measure = measured ? measure_of(a, c, k->measured_allowance, k->n_measured) : measure_of(a, c, k->allowance, k->n);
-    c->allowed = adapt_parameter_share(a, c) * c->measure;
+    c->reference = measured ? reference_of(a, c, k->measured_reference, k->n_measured) : reference_of(a, c, k->reference, k->n);
+    c->allowed = adapt_parameter_share(a, c) * c->reference;
     c->measured = measured ? from_average(a, k->measured / k->n_measured) : NAN;
 }
 
-/* Harm as it was measured, else as it is predicted while it never was; smoothed. Behind a retreat a prediction counts too, if
- * it is worse. */
+/* The harm, smoothed: as it was measured, or predicted as long as it was never measured. After a retreat a prediction that is
+ * worse than what was measured counts too. */
 static void assess_harm(const adapt *a, consumer_state *c, bool was_known)
 {
-    const double measured = measured_harm(a, c), predicted = c->measure > 0 ? c->gain / c->measure : 0;
+    const double measured = measured_harm(a, c), predicted = c->reference > 0 ? c->gain / c->reference : 0;
     if (!(measured > 0) && c->harm_measured && (was_known || predicted <= c->harm))
         return;
     const double now = measured > 0 ? measured : predicted;
@@ -61,7 +64,7 @@ static void assess_harm(const adapt *a, consumer_state *c, bool was_known)
     c->harm_measured = measured > 0;
 }
 
-/* Both histories fade; the error is added to the one that it belongs to. */
+/* Both histories fade; the error is added to the one it belongs to: at the limit, or below it. */
 static void remember_error(const adapt *a, consumer_state *c)
 {
     const double n = c->collected.n_measured, quotient = to_average(a, c->measured / c->allowed);

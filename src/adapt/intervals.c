@@ -1,18 +1,21 @@
-/* When assessments happen. */
+/*
+ * Which steps are assessed. The gap between assessments grows while bounds and errors are steady and shrinks where they are
+ * not; adapt.h has the rules.
+ */
 #include "adapt/state.h"
 #include "base/bytes.h"
 
-/* A bound that moves by JUMP between assessments calls for more of them, one by less than DRIFT for fewer. */
+/* The gap is halved where a bound moved by the factor JUMP or more, and doubled only where none moved by more than DRIFT. */
 static const double JUMP = 2, DRIFT = 1.25;
-/* So does a measured error above this part of sigma*; only where all are below FRESH do bounds last long enough. */
-static const double WORN = 1.05, FRESH = 0.95;
-/* At their closest, once the first few are over, assessments are this part of the window apart. */
-static const uint32_t CLOSE = 100;
-/* A gap is at most this part of the steps so far: a net that has barely begun may change at once. */
-static const uint64_t YOUNG = 8;
-/* An assessment collects over the gap before it, at most FEW steps, or half of a long one, at most so many: late in training
- * few images of a batch make most of its gradient, and means over few steps tell little. */
-static const uint64_t FEW = 10, MOST_COLLECTED = 20;
+/* The gap is halved where a measured error is above ERROR_HIGH sigma*, and doubled only where none is above ERROR_LOW. */
+static const double ERROR_HIGH = 1.05, ERROR_LOW = 0.95;
+/* The gap grows from 1 to window / MIN_GAP_DIVISOR at the start of a run, and does not fall below that later. */
+static const uint32_t MIN_GAP_DIVISOR = 100;
+/* The gap is at most steps so far / AGE_DIVISOR: early in training a net may change suddenly. */
+static const uint64_t AGE_DIVISOR = 8;
+/* An assessment collects half of the steps of the gap before it, at least MIN_COLLECTED (all of a shorter gap) and at most
+ * MAX_COLLECTED: late in training few images make most of a batch's gradient, and means over few steps tell little. */
+static const uint64_t MIN_COLLECTED = 10, MAX_COLLECTED = 20;
 
 bool adapt_due(const adapt *a, uint64_t step)
 {
@@ -24,13 +27,7 @@ bool adapt_complete(const adapt *a, uint64_t step)
     return step >= a->next;
 }
 
-/* A part of the window, at least a step. */
-static uint64_t window_part(const adapt *a, uint32_t divisor)
-{
-    return max_u64(a->params.window / divisor, 1);
-}
-
-/* Measured to target in the assessment just made; NaN: nothing was measured. */
+/* The largest quotient of measured sigma and sigma* in the last assessment; NaN: nothing was measured. */
 static double largest_error(const adapt *a)
 {
     double largest = NAN;
@@ -42,20 +39,19 @@ static double largest_error(const adapt *a)
     return largest;
 }
 
-/* From 1 up to CLOSE while nothing jumps; then up to the window, or what a run's age allows, while nothing moves and errors
- * stay as they should. */
 void adapt_plan_next(adapt *a, uint64_t step, double moved)
 {
-    const uint64_t close = window_part(a, CLOSE), most = max_u64(min_u64(a->params.window, step / YOUNG), close);
+    const uint64_t least = max_u64(a->params.window / MIN_GAP_DIVISOR, 1),
+                   most = max_u64(min_u64(a->params.window, step / AGE_DIVISOR), least);
     const double largest = largest_error(a);
-    if (a->gap < close)
-        a->gap = moved >= JUMP ? a->gap : min_u64(2 * a->gap, close);
-    else if (moved >= JUMP || largest > WORN)
-        a->gap = max_u64(a->gap / 2, close);
-    else if (moved <= DRIFT && !(largest > FRESH))
+    if (a->gap < least)
+        a->gap = moved >= JUMP ? a->gap : min_u64(2 * a->gap, least);
+    else if (moved >= JUMP || largest > ERROR_HIGH)
+        a->gap = max_u64(a->gap / 2, least);
+    else if (moved <= DRIFT && !(largest > ERROR_LOW))
         a->gap = min_u64(2 * a->gap, most);
     a->next = step + a->gap;
-    a->first = a->next + 1 - max_u64(min_u64(a->gap, FEW), min_u64(a->gap / 2, MOST_COLLECTED));
+    a->first = a->next + 1 - max_u64(min_u64(a->gap, MIN_COLLECTED), min_u64(a->gap / 2, MAX_COLLECTED));
 }
 
 void adapt_plan_restart(adapt *a, uint64_t step)

@@ -1,9 +1,9 @@
-/* Which level within a budget of time; see levels.h. */
+/* Greedy: tensors in the order of bytes saved for each second more; one that does not fit the budget is skipped. */
 #include "adapt/levels.h"
 
 #include <math.h>
 
-/* Bytes saved for each second that dense costs more; INFINITY where it costs none, 0 where it saves none. */
+/* Bytes that dense saves for each second that it costs more; INFINITY where it costs no time, 0 where it saves nothing. */
 static double saving_rate(const level_choice *c)
 {
     const double saved = c->bytes[0] - c->bytes[1], cost = c->seconds[1] - c->seconds[0];
@@ -12,7 +12,7 @@ static double saving_rate(const level_choice *c)
     return cost > 0 ? saved / cost : INFINITY;
 }
 
-/* The best rate below that of `last`, or the same at a later index; n at the end. n: the first. */
+/* The tensor after `last` in falling order of saving_rate, by index among equals; n: there is none. last == n: the first. */
 static size_t next_by_rate(const level_choice *choices, size_t n, size_t last)
 {
     const double ceiling = last < n ? saving_rate(&choices[last]) : INFINITY;

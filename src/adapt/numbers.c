@@ -1,4 +1,4 @@
-/* Adaptive bounds as numbers for checkpoints: all finite, -1 stands for "infinite" or "unknown". */
+/* The state of the adaptive bound as numbers for checkpoints. All are finite; -1 stands for "infinite" or "unknown". */
 #include "adapt/state.h"
 #include "base/status.h"
 
@@ -45,7 +45,7 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->limits,
                                             c->harm_measured,
                                             c->at_limit,
-                                            c->measure,
+                                            c->reference,
                                             c->harm,
                                             pack(c->allowed),
                                             pack(c->limit),
@@ -53,12 +53,12 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->gain,
                                             k->n,
                                             k->gain,
-                                            k->allowance,
+                                            k->reference,
                                             k->eb,
                                             k->n_measured,
                                             k->measured,
                                             k->harm,
-                                            k->measured_allowance,
+                                            k->measured_reference,
                                             c->errors[0].n,
                                             c->errors[0].quotients,
                                             c->errors[1].n,
@@ -125,7 +125,7 @@ static void import_consumer(consumer_state *c, const double *x)
     c->limits = x[3] != 0;
     c->harm_measured = x[4] != 0;
     c->at_limit = x[5] != 0;
-    c->measure = x[6];
+    c->reference = x[6];
     c->harm = x[7];
     c->allowed = unpack(x[8], NAN);
     c->limit = unpack(x[9], INFINITY);
@@ -133,12 +133,12 @@ static void import_consumer(consumer_state *c, const double *x)
     c->gain = x[11];
     c->collected = (collection){.n = x[12],
                                 .gain = x[13],
-                                .allowance = x[14],
+                                .reference = x[14],
                                 .eb = x[15],
                                 .n_measured = x[16],
                                 .measured = x[17],
                                 .harm = x[18],
-                                .measured_allowance = x[19]};
+                                .measured_reference = x[19]};
     c->errors[0] = (error_history){.n = x[20], .quotients = x[21]};
     c->errors[1] = (error_history){.n = x[22], .quotients = x[23]};
 }
@@ -151,7 +151,7 @@ comet_status adapt_import(adapt *a, const double *numbers, size_t n)
                           a->n_tensors, a->n_consumers);
     a->first = (uint64_t)x[3];
     a->next = (uint64_t)x[4];
-    /* A run may go on with another window. */
+    /* The run may have resumed with a shorter window. */
     a->gap = x[5] < a->params.window ? (uint64_t)x[5] : a->params.window;
     a->n_assessed = (uint64_t)x[6];
     x += N_HEAD;

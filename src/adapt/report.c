@@ -1,4 +1,4 @@
-/* What is told of errors, for the log. */
+/* Allowed, predicted and measured errors, for the log. */
 #include "adapt/state.h"
 
 /* NaN where the last assessment did not measure it, or too few steps were measured. */
@@ -17,7 +17,7 @@ adapt_state adapt_consumer_state(const adapt *a, uint32_t consumer)
     const double n = (double)c->n_weights;
     state.sigma_target = sqrt(c->allowed / n);
     if (c->known)
-        state.sigma_predicted = adapt_eb(a, c->tensor) * sqrt(c->harm * c->measure / n);
+        state.sigma_predicted = adapt_eb(a, c->tensor) * sqrt(c->harm * c->reference / n);
     state.sigma_measured = sqrt(c->measured / n);
     state.share = c->share;
     state.limits = c->limits;

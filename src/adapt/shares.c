@@ -1,9 +1,15 @@
-/* Who may have how much of the noise budget. */
+/*
+ * The noise budget: which share of it each consumer gets.
+ *
+ * Best fit distributes the same total noise so that memory is least. A bound of eb costs about -log2(eb) bits an element, so
+ * the noise of a tensor should be in proportion to its elements. A consumer gets share = clamp(lambda * elements), where lambda
+ * makes the mean share 1; parameter and pass-on consumers apart.
+ */
 #include "adapt/state.h"
 
-/* Best fit leaves no consumer without budget, and none with a multiple that the rule's user would not recognise. */
+/* Limits of best fit's factor: no consumer is left without budget, and none gets far more than the user asked for. */
 static const double SHARE_MIN = 0.125, SHARE_MAX = 4;
-/* Relative energy for all pass-on consumers under SIGMA, whose factor says nothing about it. */
+/* What all pass-on consumers together may add to the passed energy under SIGMA, whose factor says nothing about it. */
 static const double SIGMA_PASS_SHARE = 0.01;
 
 /* ---- best fit ---- */
@@ -12,40 +18,40 @@ static uint32_t count_consumers(const adapt *a, bool parameter)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n_consumers; i++)
-        n += (a->consumers[i].n_weights > 0) == parameter;
+        n += is_parameter(&a->consumers[i]) == parameter;
     return n;
 }
 
-/* Elements of the tensor for each of its consumers of that kind: what best fit's shares are proportional to. */
-static double weight_of(const adapt *a, const consumer_state *c)
+/* Elements of c's tensor, divided among the tensor's consumers of the same kind. */
+static double elements_per_consumer(const adapt *a, const consumer_state *c)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < a->n_consumers; i++)
-        n += a->consumers[i].tensor == c->tensor && (a->consumers[i].n_weights > 0) == (c->n_weights > 0);
+        n += a->consumers[i].tensor == c->tensor && is_parameter(&a->consumers[i]) == is_parameter(c);
     return (double)a->tensors[c->tensor].n_elements / n;
 }
 
-/* Sum of the shares at multiplier `lambda`; c->share holds the weight. */
+/* The sum of the shares for a given lambda, while c->share holds elements_per_consumer. */
 static double sum_of_shares(const adapt *a, bool parameter, double lambda)
 {
     double sum = 0;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         const consumer_state *c = &a->consumers[i];
-        if ((c->n_weights > 0) == parameter)
+        if (is_parameter(c) == parameter)
             sum += clamp(lambda * c->share, SHARE_MIN, SHARE_MAX);
     }
     return sum;
 }
 
-/* Shares clamp(lambda * weight) with mean 1. Their sum grows with lambda, from n/8 to 4n: bisection to the last bit. */
-static void distribute(adapt *a, bool parameter)
+/* The sum of the n shares grows with lambda, from n/8 to 4n, so bisection finds the lambda for a sum of n, to the last bit. */
+static void distribute_shares(adapt *a, bool parameter)
 {
     double least = INFINITY, most = 0;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
-        if ((c->n_weights > 0) != parameter)
+        if (is_parameter(c) != parameter)
             continue;
-        c->share = weight_of(a, c);
+        c->share = elements_per_consumer(a, c);
         least = fmin(least, c->share);
         most = fmax(most, c->share);
     }
@@ -59,7 +65,7 @@ static void distribute(adapt *a, bool parameter)
     }
     for (uint32_t i = 0; i < a->n_consumers; i++) {
         consumer_state *c = &a->consumers[i];
-        if ((c->n_weights > 0) == parameter)
+        if (is_parameter(c) == parameter)
             c->share = clamp(low * c->share, SHARE_MIN, SHARE_MAX);
     }
 }
@@ -67,20 +73,18 @@ static void distribute(adapt *a, bool parameter)
 void adapt_distribute_shares(adapt *a)
 {
     if (a->params.rule == ADAPT_NOISE && a->params.best_fit) {
-        distribute(a, true);
-        distribute(a, false);
+        distribute_shares(a, true);
+        distribute_shares(a, false);
     }
 }
 
-/* ---- what a consumer may have ---- */
+/* ---- what the error may add ---- */
 
-/* Of M, that the error may add. */
 double adapt_parameter_share(const adapt *a, const consumer_state *c)
 {
     return a->params.rule == ADAPT_NOISE ? a->params.share * c->share : a->params.share * a->params.share;
 }
 
-/* Relative energy that a pass-on consumer may let in. */
 double adapt_pass_share(const adapt *a, const consumer_state *c)
 {
     const double share = a->params.rule == ADAPT_NOISE ? a->params.share : SIGMA_PASS_SHARE;

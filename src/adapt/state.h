@@ -8,25 +8,25 @@
 typedef struct tensor_state {
     const char *name;
     uint64_t n_elements;
-    double eb;     /* in force */
-    double last;   /* as of the last assessment, which a retreat does not forget; 0: none yet */
-    double stored; /* with which it was stored when it was last observed; 0: exactly, or not known */
+    double eb;     /* the bound in force */
+    double last;   /* the bound that the last assessment gave, kept by a retreat; 0: none yet */
+    double stored; /* the bound it was stored with when it was last observed; 0: stored exactly, or not observed */
 } tensor_state;
 
-/* What was observed since the last assessment: sums over the steps. */
+/* What a consumer saw since the last assessment: sums over its steps. */
 typedef struct collection {
-    double n;
-    double gain;      /* of a parameter under SIGMA: roots */
-    double allowance; /* of a parameter: what the rule measures by, the gradient's noise or mean |momentum| */
-    /* over the steps in which the error was measured: */
-    double n_measured, measured; /* errors: squares under NOISE, roots of them under SIGMA */
-    double harm;                 /* likewise, for a bound of 1 */
-    double measured_allowance;
-    double eb; /* the least in these */
+    double n;         /* steps */
+    double gain;      /* gains; of a parameter under SIGMA their roots */
+    double reference; /* of a parameter: the gradient's noise (NOISE), mean |momentum| (SIGMA) */
+    /* sums over the steps in which the error was measured: */
+    double n_measured, measured; /* steps; squared errors (NOISE), their roots (SIGMA) */
+    double harm;                 /* `measured` scaled to a bound of 1 */
+    double measured_reference;   /* `reference` in these steps */
+    double eb;                   /* the least bound in these steps */
 } collection;
 
-/* Errors, such as `collection` has them, to what was allowed, of assessments weighted by the steps they measured, older ones
- * fading. */
+/* Quotients of measured and allowed errors, of squares (NOISE) or roots (SIGMA). Each assessment weighs as many steps as it
+ * measured; older ones fade. */
 typedef struct error_history {
     double n, quotients; /* sums of weights, and of weighted quotients */
 } error_history;
@@ -37,17 +37,18 @@ typedef struct consumer_state {
     uint32_t tensor;
     bool known;         /* observed since the start or the last retreat */
     bool limits;        /* sets its tensor's bound */
-    bool harm_measured; /* `harm` is measured */
+    bool harm_measured; /* `harm` was measured, not predicted */
     collection collected;
-    double gain;             /* in the mean of the last assessment's steps */
+    /* of the last assessment: */
+    double gain;             /* mean over its steps */
     double share;            /* best fit's factor */
-    double measure;          /* a parameter's M, of the last assessment */
-    double harm;             /* that an error of bound 1 does, in units of M, smoothed; 0: unknown */
-    double allowed;          /* summed variance; NaN: unknown */
-    double limit;            /* of eb; INFINITY: none */
-    double measured;         /* summed squared error in the last assessment (SIGMA: squared mean of roots); NaN: not measured */
-    bool at_limit;           /* that was with the bound which this consumer had set */
-    error_history errors[2]; /* made with other bounds, and at the limit */
+    double reference;        /* of a parameter, M: the gradient's variance (NOISE), n_weights * mean|momentum|^2 (SIGMA) */
+    double harm;             /* what the error of a bound of 1 adds, in units of M, smoothed; 0: unknown */
+    double allowed;          /* summed variance that the error may add; NaN: unknown */
+    double limit;            /* the largest bound that this consumer allows; INFINITY: any */
+    double measured;         /* summed squared error (SIGMA: squared mean of roots); NaN: not measured */
+    bool at_limit;           /* `measured` is the error of the bound that this consumer had set */
+    error_history errors[2]; /* [0] below the limit, [1] at the limit */
 } consumer_state;
 
 struct adapt {
@@ -55,41 +56,47 @@ struct adapt {
     tensor_state *tensors;
     consumer_state *consumers;
     uint32_t n_tensors, n_consumers, tensor_capacity, consumer_capacity;
-    uint64_t first, next; /* of the steps that the next assessment collects, the first and the last */
-    uint64_t gap;         /* steps to the one after */
+    uint64_t first, next; /* first and last step that the next assessment collects */
+    uint64_t gap;         /* steps from the last assessment to the next */
     uint64_t n_assessed;  /* assessments since the start or the last retreat: before the first no bound is in force */
 };
 
+static inline bool is_parameter(const consumer_state *c)
+{
+    return c->n_weights > 0;
+}
+
 /* ---- shares.c ---- */
 
-/* Best fit's factor of each consumer. */
+/* Sets best fit's factor of each consumer, where best fit is asked for. */
 void adapt_distribute_shares(adapt *a);
-/* Of M, that the error may add. */
+/* The share of M that the error may add to a parameter consumer's gradient. */
 double adapt_parameter_share(const adapt *a, const consumer_state *c);
-/* Relative energy that a pass-on consumer may let in. */
+/* The relative energy that a pass-on consumer may let in. */
 double adapt_pass_share(const adapt *a, const consumer_state *c);
 
 /* ---- gains.c ---- */
 
-/* Gradient assessment of a parameter consumer: M, what the error may add, what it did, and its harm. */
+/* Gradient assessment of a parameter consumer: M, the allowed and the measured error, and its harm. was_known: the consumer was
+ * assessed before. */
 void adapt_assess_gradient(const adapt *a, consumer_state *c, bool was_known);
 
 /* ---- intervals.c ---- */
 
-/* The next assessment after the one at `step`, which moved bounds by up to the factor `moved`. */
+/* Plans the assessment after the one at `step`, which moved bounds by up to the factor `moved`. */
 void adapt_plan_next(adapt *a, uint64_t step, double moved);
-/* The next step is assessed, and assessments are close again. */
+/* Plans an assessment for the step after `step`, with gaps that grow from 1 again. */
 void adapt_plan_restart(adapt *a, uint64_t step);
 
 /* ---- means over steps ---- */
 
-/* A squared error as it is averaged over steps: NOISE is about variances, SIGMA about standard deviations. */
+/* What is averaged over steps for a squared error: NOISE averages variances, SIGMA standard deviations. */
 static inline double to_average(const adapt *a, double square)
 {
     return a->params.rule == ADAPT_NOISE ? square : sqrt(square);
 }
 
-/* And back, of such a mean. */
+/* The squared error for such an average. */
 static inline double from_average(const adapt *a, double mean)
 {
     return a->params.rule == ADAPT_NOISE ? mean : mean * mean;

@@ -1,4 +1,4 @@
-/* Tensors and their consumers: the lists that everything else goes through. */
+/* Tensors and their consumers: create, add, look up. */
 #include <stdlib.h>
 
 #include "adapt/state.h"
@@ -10,10 +10,10 @@ comet_status adapt_create(adapt **out, const adapt_params *params)
         return comet_fail(COMET_ERROR_ARGUMENT, "the share %g must be above 0 and the window %u at least 1", params->share,
                           params->window);
     if (params->rule != ADAPT_NOISE && params->rule != ADAPT_SIGMA)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%d is no rule for the bound", (int)params->rule);
+        return comet_fail(COMET_ERROR_ARGUMENT, "unknown rule %d for the adaptive bound", (int)params->rule);
     adapt *a = calloc(1, sizeof *a);
     if (!a)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for the adaptive bound");
+        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes for the adaptive bound", sizeof *a);
     a->params = *params;
     adapt_plan_restart(a, 0);
     *out = a;
@@ -37,7 +37,8 @@ static comet_status grow(void **items, uint32_t n, uint32_t *capacity, size_t by
     const uint32_t more = *capacity ? 2 * *capacity : 64;
     void *larger = realloc(*items, more * bytes);
     if (!larger)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for %u entries of the adaptive bound", more);
+        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes for %u entries of the adaptive bound", more * bytes,
+                          more);
     *items = larger;
     *capacity = more;
     return COMET_OK;
@@ -104,5 +105,5 @@ const char *adapt_consumer_name(const adapt *a, uint32_t consumer)
 
 bool adapt_is_parameter(const adapt *a, uint32_t consumer)
 {
-    return consumer < a->n_consumers && a->consumers[consumer].n_weights > 0;
+    return consumer < a->n_consumers && is_parameter(&a->consumers[consumer]);
 }
