@@ -167,8 +167,8 @@ static void test_collected(void **state)
     adapt_destroy(a);
 }
 
-/* A net whose gradients become alike: predictions become a hundred times too low for both the error and the gradient's own
- * noise. The bound is computed from the quotient of these two, which stays. */
+/* A net whose gradients become alike: gains fall a hundredfold against both the measured error and the gradient's own noise.
+ * The bound is computed from the quotient of these two, which stays. */
 static void test_alike_gradients(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);

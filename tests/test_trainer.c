@@ -377,7 +377,7 @@ static void test_full_spill_disk(void **state)
             const comet_status status = comet_train_run(&s.p, &part);
             limit_files(RLIM_INFINITY);
             assert_status(status, COMET_ERROR_IO);
-            assert_non_null(strstr(comet_last_error(), "could not be spilled"));
+            assert_non_null(strstr(comet_last_error(), "could not spill"));
             assert_non_null(strstr(comet_last_error(), words));
             assert_int_equal(s.o.n_failed, 0);
             s.o = (observed){0};

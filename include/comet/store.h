@@ -39,8 +39,8 @@ typedef enum comet_slot_class {
 /* How exactly it must come back. */
 typedef enum comet_exactness {
     COMET_EXACT = 0, /* bit for bit */
-    COMET_SUPPORT,   /* values may be a little off, but zeros and signs are those of the original */
-    COMET_LOSSY,     /* values may be a little off; zeros stay zeros */
+    COMET_SUPPORT,   /* values within the bound; zeros and signs are those of the original */
+    COMET_LOSSY,     /* values within the bound; zeros stay zeros */
 } comet_exactness;
 
 typedef enum comet_policy {
@@ -60,8 +60,8 @@ typedef struct comet_slot_spec {
     comet_exactness exactness;
     comet_tensor tensor; /* f32; for indices and workspaces n_dims 1 and the bytes rounded up to whole floats */
     uint64_t bytes;      /* of the raw tensor; for floats those of `tensor` */
-    uint32_t index_bits; /* bytes hold integers below 2^index_bits, 1 to 7; 0: no such tensor */
-    uint64_t ceiling;    /* of lent memory, see comet_store_lend: the first byte that the slot must not use; 0: none of it */
+    uint32_t index_bits; /* 1 to 7: the bytes hold integers below 2^index_bits; 0: they do not */
+    uint64_t ceiling;    /* the first byte of lent memory that the slot must not use, see comet_store_lend; 0: it uses none */
 } comet_slot_spec;
 
 COMET_API void comet_slot_spec_init(comet_slot_spec *spec);
@@ -108,9 +108,10 @@ COMET_API const comet_slot_policy *comet_store_slot_policy(const comet_store *st
 /* Not while the slot holds something. COMET_ERROR_ARGUMENT where policy and exactness do not go together. */
 COMET_API comet_status comet_store_set_policy(comet_store *store, comet_slot slot, const comet_slot_policy *policy);
 
-/* Forward is done with `data`. Putting twice without a drop, or taking what was not put, is COMET_ERROR_ARGUMENT. */
+/* Call when forward is done with `data`. Putting twice without a drop, or taking what was not put, is COMET_ERROR_ARGUMENT. */
 COMET_API comet_status comet_store_put(comet_store *store, comet_slot slot, void *data);
-/* *data: the tensor, where it was put (RAW) or decoded into `room`, which holds its raw bytes. As often as wanted. */
+/* Sets *data to the tensor, where it was put (RAW) or decoded into `room`, which has space for its raw bytes. May be called any
+ * number of times. */
 COMET_API comet_status comet_store_take(comet_store *store, comet_slot slot, void *room, void **data);
 COMET_API comet_status comet_store_drop(comet_store *store, comet_slot slot);
 /* Drops all that is held. */
@@ -130,7 +131,7 @@ COMET_API comet_status comet_store_put_begin(comet_store *store, comet_slot slot
 COMET_API comet_status comet_store_put_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, const float *x);
 COMET_API comet_status comet_store_put_end(comet_store *store, comet_slot slot);
 
-/* *x: tile k, where it lies (RAW) or decoded into `room`, which holds tile_elements floats. */
+/* Sets *x to tile k, where it lies (RAW) or decoded into `room`, which has space for tile_elements floats. */
 COMET_API comet_status comet_store_take_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, float *room,
                                              const float **x);
 /* A hint, which changes no result: after the next tile that it puts or takes, `worker` will access `memory`. While that tile is

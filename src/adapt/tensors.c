@@ -13,7 +13,7 @@ comet_status adapt_create(adapt **out, const adapt_params *params)
         return comet_fail(COMET_ERROR_ARGUMENT, "unknown rule %d for the adaptive bound", (int)params->rule);
     adapt *a = calloc(1, sizeof *a);
     if (!a)
-        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes for the adaptive bound", sizeof *a);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes for the adaptive bound", sizeof *a);
     a->params = *params;
     adapt_plan_restart(a, 0);
     *out = a;
@@ -37,8 +37,8 @@ static comet_status grow(void **items, uint32_t n, uint32_t *capacity, size_t by
     const uint32_t more = *capacity ? 2 * *capacity : 64;
     void *larger = realloc(*items, more * bytes);
     if (!larger)
-        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes for %u entries of the adaptive bound", more * bytes,
-                          more);
+        return comet_fail(COMET_ERROR_MEMORY,
+                          "out of memory: could not allocate %u entries of %zu bytes for the adaptive bound", more, bytes);
     *items = larger;
     *capacity = more;
     return COMET_OK;

@@ -38,7 +38,7 @@ void *comet_allocate(const comet_allocator *allocator, size_t bytes)
 {
     void *memory = allocator->alloc(allocator->user, bytes, COMET_ALIGNMENT);
     if (!memory)
-        comet_fail(COMET_ERROR_MEMORY, "out of memory: %zu bytes were not to be had", bytes);
+        comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes", bytes);
     return memory;
 }
 

@@ -1,6 +1,6 @@
 /*
- * Two stacks under one lock. A position of our own memory counts from the first segment's first byte as if segments lay one
- * behind the other; each begins with its header, so that bookkeeping needs no allocation on a worker's thread.
+ * Two stacks under one lock. Positions in our own memory count from the first segment's first byte as if each segment followed
+ * the one before. Each begins with its header, so that bookkeeping needs no allocation on a worker's thread.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #include "store/heap.h"
@@ -12,8 +12,8 @@
 #include "codec/chunk.h"
 
 #define SEGMENT_BYTES ((size_t)8 << 20)
-#define SMALL_UNIT ((size_t)64 << 10) /* of segments where a whole one is not to be had */
-#define HEADER_BYTES COMET_ALIGNMENT  /* of a segment */
+#define SMALL_UNIT ((size_t)64 << 10) /* smaller segments are multiples of this, where the system refuses SEGMENT_BYTES */
+#define HEADER_BYTES COMET_ALIGNMENT  /* at the beginning of each segment */
 
 struct heap_segment {
     heap_segment *next;
@@ -42,7 +42,7 @@ void heap_lend(heap *h, void *memory, uint64_t bytes)
     h->lent_bytes = h->lent ? bytes : 0;
 }
 
-/* Tiles begin at cache lines, so that workers do not write to the same one. */
+/* Each tile begins at a cache line of its own, so that two workers never write to the same line. */
 static uint64_t aligned(uint64_t at)
 {
     return ceil_div_u64(at, COMET_ALIGNMENT) * COMET_ALIGNMENT;
@@ -50,7 +50,7 @@ static uint64_t aligned(uint64_t at)
 
 static uint8_t *claim_lent(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks)
 {
-    /* Whatever the alignment of the memory, "from its first byte on" holds for offset 0. */
+    /* Offsets are aligned, not addresses: lent memory is used from its first byte on, whatever its alignment. */
     uint64_t at = aligned(h->used.lent), limit = min_u64(ceiling, h->lent_bytes);
     if (limit < READ_SLACK || at > limit - READ_SLACK || bytes > limit - READ_SLACK - at)
         return NULL;
@@ -64,7 +64,7 @@ static void *map(size_t bytes)
     return memory == MAP_FAILED ? NULL : memory;
 }
 
-/* A further segment that holds `bytes` bytes of tile: of the usual size, or under a tight limit just as large as must be. */
+/* Adds a segment that can hold a tile of `bytes` bytes: of SEGMENT_BYTES, or as small as possible where that is refused. */
 static heap_segment *add_segment(heap *h, size_t bytes)
 {
     size_t least = (size_t)ceil_div_u64(HEADER_BYTES + bytes + READ_SLACK, SMALL_UNIT) * SMALL_UNIT;
@@ -73,8 +73,9 @@ static heap_segment *add_segment(heap *h, size_t bytes)
     if (!s && length > least)
         s = map(length = least);
     if (!s) {
-        comet_fail(COMET_ERROR_MEMORY, "out of memory: the activation store holds %llu bytes and could not get %zu more",
-                   (unsigned long long)h->own_bytes, least);
+        comet_fail(COMET_ERROR_MEMORY,
+                   "out of memory: could not allocate %zu KiB more for the activation store, which has %llu KiB", least >> 10,
+                   (unsigned long long)h->own_bytes >> 10);
         return NULL;
     }
     *s = (heap_segment){.start = h->last ? h->last->start + h->last->bytes : 0, .bytes = length};
@@ -87,7 +88,7 @@ static heap_segment *add_segment(heap *h, size_t bytes)
     return s;
 }
 
-/* The position in s at or behind what is used, if `bytes` bytes fit from there on; else 0. */
+/* The first free position in s, if `bytes` bytes fit from there on; else 0. */
 static uint64_t room_in(const heap *h, const heap_segment *s, size_t bytes)
 {
     uint64_t first = s->start + HEADER_BYTES, at = aligned(h->used.own > first ? h->used.own : first);

@@ -1,7 +1,7 @@
 /*
- * Memory for coded tiles: memory lent by the caller first, then segments of our own. Both are stacks that only grow while
- * forward puts and are rewound as backward drops: what lies above the highest byte still in use is free again. Segments stay
- * mapped until the end, so that the steps after the first find their pages already there.
+ * Memory for coded tiles: memory lent by the caller first, then segments of our own. Both are stacks, which grow while forward
+ * puts and are rewound as backward drops: memory above the highest byte still in use is free again. Segments stay mapped until
+ * the end, so that only the first step pays for fresh pages.
  */
 #ifndef COMET_STORE_HEAP_H
 #define COMET_STORE_HEAP_H
@@ -32,8 +32,8 @@ void heap_close(heap *h);
 /* Only while nothing is in use. */
 void heap_lend(heap *h, void *memory, uint64_t bytes);
 
-/* `bytes` bytes with READ_SLACK readable ones behind them; in lent memory these and the slack end at `ceiling` at the latest.
- * Raises *marks to cover them. Any thread. NULL with the failure recorded if there is no memory. */
+/* Claims `bytes` bytes that READ_SLACK readable ones follow; in lent memory these end at `ceiling` at the latest. Raises *marks
+ * to cover the bytes. Any thread. NULL, with the failure recorded, if there is no memory. */
 uint8_t *heap_claim(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks);
 
 /* Frees all above the marks. */

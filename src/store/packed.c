@@ -1,5 +1,5 @@
 /*
- * Eight values make `bits` whole bytes, so everything goes in groups of eight; the rest is padded to one. Widths that divide a
+ * Eight values make `bits` whole bytes, so all loops work on groups of eight; the last group is padded. Widths that divide a
  * byte have loops of their own, which compilers turn into vector code.
  */
 #include "store/packed.h"
@@ -16,7 +16,7 @@ static void write_groups(const uint8_t *v, size_t n_groups, unsigned bits, uint8
         uint64_t word = 0;
         for (unsigned i = 0; i < GROUP; i++)
             word |= (uint64_t)v[i] << (i * bits);
-        for (unsigned i = 0; i < bits && i < GROUP; i++) /* fewer than GROUP: compilers want to be told */
+        for (unsigned i = 0; i < bits && i < GROUP; i++) /* bits < GROUP, which compilers cannot know */
             *out++ = (uint8_t)(word >> (8 * i));
     }
 }
@@ -33,7 +33,7 @@ static void read_groups(const uint8_t *in, size_t n_groups, unsigned bits, uint8
     }
 }
 
-/* The product gathers bit 0 of byte i at bit 56 + i; no two terms meet, so nothing carries. */
+/* The product moves bit 0 of byte i to bit 56 + i; no two terms overlap, so nothing carries. */
 static void write_1(const uint8_t *v, size_t n_groups, uint8_t *out)
 {
     for (size_t g = 0; g < n_groups; g++)

@@ -8,16 +8,16 @@
 #include "base/isa_pick.h"
 
 enum {
-    MIN_POSITIONS = 128, /* of a plot: in smaller ones little adds up */
+    MIN_POSITIONS = 128, /* smaller plots are not searched: little adds up there */
     MAX_CHANNELS = 256,
-    WIDE = 64, /* elements that loops take at once, where channels are fewer */
+    WIDE = 64, /* loops take this many elements at once where there are fewer channels */
     MANY_SAMPLES = 32,
     FEW_SAMPLES = 16, /* where a plot has fewer than 512 positions */
-    AGREE = 4,        /* samples that make a plateau */
-    TRIED = 6         /* samples that may give its value */
+    AGREE = 4,        /* samples that must be near one value to make a plateau */
+    TRIED = 6         /* samples that are tried as its value */
 };
 
-#define NEIGHBOURS 0.125f /* of the reach: next to each other on a plateau, values differ by roundings only */
+#define NEIGHBOURS 0.125f /* part of the reach by which neighbours on a plateau may differ: they differ by roundings only */
 
 typedef enum symbol { ZERO, NEGATIVE } symbol; /* what stands for a plateau in a plot */
 
@@ -26,7 +26,7 @@ typedef struct plot {
     uint32_t index;
 } plot;
 
-/* By channel, repeated up to WIDE. */
+/* One entry for each channel, repeated up to WIDE. */
 typedef struct plateaus {
     size_t width;
     float value[MAX_CHANNELS];
@@ -50,7 +50,7 @@ static bool may_have_plots(const plateau_span *s)
     return s->shape->channels <= MAX_CHANNELS && s->first % s->shape->channels == 0;
 }
 
-/* The plot that begins with element `begin`; n is 0 behind the last. */
+/* The plot that begins with element `begin`; n is 0 after the last. */
 static plot plot_at(const plateau_span *s, size_t begin)
 {
     const uint64_t plane = plane_elements(s->shape), left = plane - (s->first + begin) % plane;
@@ -64,16 +64,16 @@ static size_t width_of(size_t channels)
     return channels < WIDE && WIDE % channels == 0 ? WIDE : channels;
 }
 
-/* ---- looking ---- */
+/* ---- finding plateaus ---- */
 
-/* Position of sample s: spread evenly, but in no step with the columns. */
+/* Position of sample s: spread evenly, but not in step with the columns. */
 static size_t sample_position(size_t s, size_t n_positions)
 {
     const uint32_t spread = (uint32_t)s * 2654435769u;
     return (size_t)((uint64_t)spread * (n_positions - 1) >> 32);
 }
 
-/* Samples by channel that are like their neighbour and not zero. False if they are too few everywhere. */
+/* Counts, for each channel, samples that are not zero and nearly equal to their neighbour. False if no channel has enough. */
 static bool count_like(const float *x, size_t channels, size_t n_positions, size_t n_samples, float near, int32_t *like)
 {
     int32_t most = 0;
@@ -90,7 +90,8 @@ static bool count_like(const float *x, size_t channels, size_t n_positions, size
     return most >= AGREE;
 }
 
-/* Of the first few samples that are like their neighbour, the one that most others are near to, if enough are; else 0. */
+/* The value for a plateau: among the first samples that are like their neighbour, the one that most samples are near to; 0 if
+ * too few are. */
 static float common_value(const float *x, size_t channels, size_t n_positions, size_t n_samples, float reach)
 {
     float samples[MANY_SAMPLES], common = 0;
@@ -121,7 +122,7 @@ static bool find_plateaus(const float *x, size_t n, size_t channels, float reach
     p->width = width_of(channels);
     for (size_t c = 0; c < channels; c++) {
         p->value[c] = like[c] < AGREE ? 0 : common_value(x + c, channels, n_positions, n_samples, reach);
-        p->reach[c] = p->value[c] == 0 ? -1 : fminf(reach, fabsf(p->value[c]) / 2); /* of one sign */
+        p->reach[c] = p->value[c] == 0 ? -1 : fminf(reach, fabsf(p->value[c]) / 2); /* so that all have one sign */
         any |= p->value[c] != 0;
     }
     for (size_t c = channels; c < p->width; c++) {
@@ -139,12 +140,12 @@ typedef struct job {
     const plateaus *p;
     float *x;
     size_t n;
-    float with;                   /* REPLACE */
-    int32_t counts[MAX_CHANNELS]; /* REPLACE: what was replaced */
+    float with;                   /* REPLACE: the symbol */
+    int32_t counts[MAX_CHANNELS]; /* REPLACE: how many elements were replaced */
     int32_t zeros, negatives;     /* LOOK: are there zeros in channels with plateaus, negatives anywhere? */
 } job;
 
-/* n elements, without branches, so that compilers use vectors. */
+/* One row of n elements, without branches, so that compilers use vectors. */
 ISA_INLINED void row(job *restrict j, const plateaus *restrict p, loop what, float *restrict x, size_t n)
 {
     const float with = j->with;
@@ -200,7 +201,7 @@ static void add_figures(const job *j, symbol with, plateau_figures *f)
         }
 }
 
-/* Of all finite elements, as they were. */
+/* Minimum and maximum of all finite elements, before they were replaced. */
 static void find_extremes(const float *x, size_t n, plateau_figures *f)
 {
     float least[WIDE], most[WIDE];
@@ -216,14 +217,14 @@ static void find_extremes(const float *x, size_t n, plateau_figures *f)
             most[l] = high > most[l] ? high : most[l];
         }
     }
-    for (size_t l = 0; l < WIDE; l++) { /* not by fmin and fmax, on which gcc 12 for AArch64 ends with an internal error */
+    for (size_t l = 0; l < WIDE; l++) { /* fmin and fmax here crash gcc 12 for AArch64 */
         f->min = (double)least[l] < f->min ? (double)least[l] : f->min;
         f->max = (double)most[l] > f->max ? (double)most[l] : f->max;
     }
 }
 
-/* Replaces the plateaus of a plot with a value that nothing else has, if there is one: zero if there is none in channels with
- * plateaus, else a negative one if there is none at all. */
+/* Replaces the plateaus of a plot with a symbol: zero if channels with plateaus have no zeros, else a negative value if the
+ * plot has none. False if neither is free. */
 static bool replace(float *x, size_t n, const plateaus *p, symbol *with, plateau_figures *f)
 {
     job j = {.p = p, .x = x, .n = n};
@@ -237,7 +238,7 @@ static bool replace(float *x, size_t n, const plateaus *p, symbol *with, plateau
     return true;
 }
 
-/* Index and symbol in a word, then the values of all channels: 0 where there is no plateau. */
+/* A record has index and symbol in one word, then the values of all channels: 0 where there is no plateau. */
 static size_t write_record(const plot *at, const plateaus *p, size_t channels, symbol with, uint8_t *record)
 {
     const uint32_t head = at->index << 1 | (with == NEGATIVE);

@@ -1,7 +1,7 @@
 /*
- * Putting and taking. A whole put or take hands its tiles to the pool and is otherwise the same as one by tiles: workers encode
- * into their own workspace and copy the result to the place they claim. All that allocates is done before, by the calling
- * thread.
+ * Put and take. A whole put or take shares out its tiles among the threads of the pool; otherwise it is the same as one by
+ * tiles. A worker encodes a tile in its own workspace, claims a place of the coded size and copies the result there. Buffers
+ * are allocated before, by the calling thread.
  */
 #include <float.h>
 #include <math.h>
@@ -14,31 +14,31 @@
 #include "base/work_parts.h"
 #include "store/slots.h"
 
-/* Above this many bytes of output, written lines would push each other out of the cache anyway. */
+/* Outputs of this many bytes and more are written past the caches, which they would not fit anyway. */
 #define STREAM_BYTES ((uint64_t)8 << 20)
 
-/* ---- room ---- */
+/* ---- buffers ---- */
 
-/* A reservation that fails may empty buffers that held slots rely on, so that is remembered and made good before the next one
- * succeeds. */
+/* A reservation that fails may have freed buffers that held slots need. That is remembered, and recover_buffers reserves them
+ * again. */
 static comet_status reserve(comet_store *s, const tile_coding *coding)
 {
     for (size_t i = 0; i < s->context.n_workers; i++) {
         comet_status status = tile_reserve(coding, &s->context.allocator, &s->context.workers[i]);
         if (status != COMET_OK) {
-            s->starved = true;
+            s->buffers_lost = true;
             return status;
         }
     }
     return COMET_OK;
 }
 
-static comet_status end_starvation(comet_store *s)
+static comet_status recover_buffers(comet_store *s)
 {
-    for (uint32_t i = 0; s->starved && i < s->n_slots; i++)
+    for (uint32_t i = 0; s->buffers_lost && i < s->n_slots; i++)
         if (s->slots[i]->state != SLOT_EMPTY && s->slots[i]->policy.policy != COMET_POLICY_RAW)
             TRY(reserve(s, &s->slots[i]->coding));
-    s->starved = false;
+    s->buffers_lost = false;
     return COMET_OK;
 }
 
@@ -76,7 +76,7 @@ static comet_status put_tile(comet_store *s, store_slot *slot, uint64_t k, size_
     return COMET_OK;
 }
 
-/* The payload of a tile, from the spill file if it is there. */
+/* The payload of a tile, read from the spill file if the tile is there. */
 static comet_status fetch(comet_store *s, const store_slot *slot, const store_tile *tile, workspace *ws, chunk_payload *p)
 {
     *p = (chunk_payload){tile->place, tile->bytes};
@@ -87,7 +87,7 @@ static comet_status fetch(comet_store *s, const store_slot *slot, const store_ti
         p->data = copy;
     }
     if (s->checksums && (uint32_t)comet_checksum(p->data, p->bytes) != tile->checksum)
-        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu of %s, as it is held, does not match its checksum",
+        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu of %s does not match its checksum: it was damaged while it was held",
                           (unsigned long long)(tile - slot->tiles), store_slot_name(slot));
     return COMET_OK;
 }
@@ -149,7 +149,7 @@ static comet_status run_tiles(comet_store *s, store_slot *slot, tile_fn *each, v
     return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", store_slot_name(slot), slot->error);
 }
 
-/* Bytes that end within a float are coded from a copy filled up with zeros; packing takes bytes as they are. */
+/* A tile that ends within a float is coded from a copy padded with zeros, except where bytes are packed. */
 static bool must_pad(const store_slot *slot, size_t bytes)
 {
     return bytes % sizeof(float) != 0 && !slot->coding.packed_bits;
@@ -200,8 +200,8 @@ typedef struct tile_moments {
 
 enum { PARTS = 16 };
 
-/* In PARTS interleaved sums, so that compilers may use vectors and the order is fixed. Squares of floats are exact in double.
- */
+/* PARTS interleaved sums, so that compilers can use vectors and the order of additions is fixed. Squares of floats are exact in
+ * double. */
 static tile_moments moments_of(const float *x, size_t n)
 {
     double sum[PARTS] = {0}, squares[PARTS] = {0};
@@ -239,8 +239,8 @@ static comet_status moments_of_run(run *r, uint64_t k, size_t worker)
     return COMET_OK;
 }
 
-/* Of the finite elements; 0 if there is none. One pass: doubles hold the squares of floats with room to spare, so that the
- * difference at the end loses nothing that a bound could feel. */
+/* The standard deviation of the finite elements; 0 if there is none. One pass is enough: squares of floats need 48 of a
+ * double's 53 bits, so that cancellation in the difference is too small to matter for a bound. */
 static double deviation_of(const tile_moments *m, uint64_t n_tiles)
 {
     tile_moments all = {0};
@@ -250,7 +250,7 @@ static double deviation_of(const tile_moments *m, uint64_t n_tiles)
     return variance > 0 ? sqrt(variance) : 0;
 }
 
-/* *eb, which is relative to the deviation of the data, as a bound. */
+/* Turns *eb, a multiple of the standard deviation of the data, into an absolute bound. */
 static comet_status make_absolute(comet_store *s, store_slot *slot, void *data, double *eb)
 {
     fenv_t host;
@@ -281,7 +281,7 @@ static comet_status begin(comet_store *s, store_slot *slot, double eb)
     slot->eb = tile_coding_set_bound(&slot->coding, bounded ? eb : 0, mode) ? eb : 0;
     slot->marks = (heap_marks){0, 0};
     slot->spill_mark = 0;
-    TRY(end_starvation(s));
+    TRY(recover_buffers(s));
     TRY(reserve_padded(s, slot));
     TRY(reserve(s, &slot->coding));
     for (uint64_t k = 0; k < slot->n_tiles; k++)
@@ -307,7 +307,7 @@ static comet_status check_may_put(const store_slot *slot)
 {
     if (slot->state == SLOT_EMPTY)
         return COMET_OK;
-    return comet_fail(COMET_ERROR_ARGUMENT, "%s is put again without having been dropped", store_slot_name(slot));
+    return comet_fail(COMET_ERROR_ARGUMENT, "%s is put again before it was dropped", store_slot_name(slot));
 }
 
 static comet_status check_memory(const store_slot *slot, const void *memory, const char *what)
@@ -360,7 +360,7 @@ comet_status comet_store_take(comet_store *s, comet_slot which, void *room, void
         *data = slot->raw;
     } else {
         TRY(check_memory(slot, room, "the room"));
-        TRY(end_starvation(s));
+        TRY(recover_buffers(s));
         TRY(reserve_padded(s, slot));
         TRY(run_tiles(s, slot, take_of_run, room, slot->spec.bytes >= STREAM_BYTES));
         *data = room;
@@ -382,7 +382,8 @@ static comet_status check_tile(const comet_store *s, const store_slot *slot, uin
 static comet_status check_by_tiles(const store_slot *slot)
 {
     if (slot->spec.bytes % sizeof(float) || slot->policy.policy == COMET_POLICY_PACKED)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s is of bytes, which go as a whole only", store_slot_name(slot));
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s holds bytes, which can be put and taken as a whole only",
+                          store_slot_name(slot));
     return COMET_OK;
 }
 
@@ -406,13 +407,22 @@ comet_status comet_store_put_begin(comet_store *s, comet_slot which)
     return begin(s, slot, p->eb);
 }
 
+/* Workers may not allocate, so that a tile call cannot recover buffers. */
+static comet_status check_buffers(const comet_store *s)
+{
+    if (!s->buffers_lost)
+        return COMET_OK;
+    return comet_fail(COMET_ERROR_MEMORY,
+                      "out of memory: the put of another slot failed and freed buffers that this one needs");
+}
+
 static comet_status check_put_tile(const comet_store *s, const store_slot *slot, uint64_t k, size_t worker, const float *x)
 {
     TRY(check_tile(s, slot, k, worker));
     TRY(check_memory(slot, x, "a tile"));
     if (slot->tiles[k].is_put)
         return comet_fail(COMET_ERROR_ARGUMENT, "tile %llu of %s is put twice", (unsigned long long)k, store_slot_name(slot));
-    return s->starved ? comet_fail(COMET_ERROR_MEMORY, "out of memory since another slot's put") : COMET_OK;
+    return check_buffers(s);
 }
 
 static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
@@ -430,7 +440,7 @@ static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, siz
     return status;
 }
 
-/* A hint is for this tile alone, whatever becomes of it. */
+/* The hint of comet_store_prefetch holds for this tile alone, also where the put fails. */
 comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
 {
     const comet_status status = put_one(s, which, tile, worker, x);
@@ -444,7 +454,8 @@ comet_status comet_store_put_end(comet_store *s, comet_slot which)
     if (!slot)
         return COMET_ERROR_ARGUMENT;
     if (slot->state != SLOT_PUTTING)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the put of %s ends without having begun", store_slot_name(slot));
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_store_put_end for %s without comet_store_put_begin",
+                          store_slot_name(slot));
     comet_status status = (comet_status)atomic_load(&slot->status);
     if (status != COMET_OK)
         comet_fail(status, "%s: %s", store_slot_name(slot), slot->error);
@@ -467,8 +478,7 @@ static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, si
         *x = (const float *)slot->raw + tile * slot->tile_elements;
     } else {
         TRY(check_memory(slot, room, "the room"));
-        if (s->starved)
-            return comet_fail(COMET_ERROR_MEMORY, "out of memory since another slot's put");
+        TRY(check_buffers(s));
         TRY(take_tile(s, slot, tile, worker, room, store_tile_bytes(slot, tile), false));
         *x = room;
     }

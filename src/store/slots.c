@@ -1,4 +1,4 @@
-/* Slots: their life, their policies, and what is counted of them. Putting and taking is in put_take.c. */
+/* The store and its slots: create, declare, policies, drop, accounts. Put and take are in put_take.c. */
 #include "store/slots.h"
 
 #include <math.h>
@@ -92,7 +92,8 @@ comet_status comet_store_lend(comet_store *s, void *memory, uint64_t bytes)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_store_lend: null pointer");
     for (uint32_t i = 0; i < s->n_slots; i++)
         if (s->slots[i]->state != SLOT_EMPTY)
-            return comet_fail(COMET_ERROR_ARGUMENT, "memory is lent between steps; %s is held", store_slot_name(s->slots[i]));
+            return comet_fail(COMET_ERROR_ARGUMENT, "memory can only be lent between steps; %s is held",
+                              store_slot_name(s->slots[i]));
     heap_lend(&s->heap, memory, bytes);
     return COMET_OK;
 }
@@ -129,12 +130,12 @@ static comet_status check_spec(const comet_slot_spec *spec, geometry *shape)
     if (spec->tensor.dtype != COMET_DTYPE_F32)
         return comet_fail(COMET_ERROR_ARGUMENT, "slots hold f32; the element type is %d", (int)spec->tensor.dtype);
     if (ceil_div_u64(spec->bytes, sizeof(float)) != shape->n_elements)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a slot of %llu bytes and a tensor of %llu floats do not go together",
+        return comet_fail(COMET_ERROR_ARGUMENT, "a slot of %llu bytes cannot hold a tensor of %llu floats",
                           (unsigned long long)spec->bytes, (unsigned long long)shape->n_elements);
     if (spec->index_bits > MAX_INDEX_BITS)
         return comet_fail(COMET_ERROR_ARGUMENT, "indices have 1 to %d bits, got %u", MAX_INDEX_BITS, spec->index_bits);
     if ((spec->index_bits || spec->bytes % sizeof(float)) && spec->exactness != COMET_EXACT)
-        return comet_fail(COMET_ERROR_ARGUMENT, "bytes that are no floats must come back exactly");
+        return comet_fail(COMET_ERROR_ARGUMENT, "a slot whose bytes are no floats must be exact");
     return COMET_OK;
 }
 
@@ -232,11 +233,11 @@ static comet_status check_bounded(const store_slot *slot, const comet_slot_polic
 {
     const char *name = store_slot_name(slot);
     if (slot->spec.exactness == COMET_EXACT)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s must come back exactly; it cannot be held with a bound", name);
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s is exact; it cannot be held with a bound", name);
     if (!(p->eb >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "the bound of %s must not be negative, got %g", name, p->eb);
     if (p->dither && slot->spec.exactness == COMET_SUPPORT)
-        return comet_fail(COMET_ERROR_ARGUMENT, "dither would move the zeros of %s, which are to be kept", name);
+        return comet_fail(COMET_ERROR_ARGUMENT, "dither would move the zeros of %s, which must be kept", name);
     if (p->dither && isinf(p->eb))
         return comet_fail(COMET_ERROR_ARGUMENT, "dither needs a finite bound; that of %s is infinite", name);
     return COMET_OK;
@@ -252,7 +253,7 @@ static comet_status check_policy(const comet_store *s, const store_slot *slot, c
     if (p->policy == COMET_POLICY_PACKED && !slot->spec.index_bits)
         return comet_fail(COMET_ERROR_ARGUMENT, "%s holds no indices to pack", name);
     if (p->spill && p->policy == COMET_POLICY_RAW)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s is held raw; only what is coded can be spilled", name);
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s is held raw; only coded slots can be spilled", name);
     if (p->spill && !s->spill.folder)
         return comet_fail(COMET_ERROR_ARGUMENT, "%s cannot be spilled: the store has no spill folder", name);
     return p->policy == COMET_POLICY_BOUNDED ? check_bounded(slot, p) : COMET_OK;
@@ -271,7 +272,7 @@ comet_status comet_store_set_policy(comet_store *s, comet_slot which, const come
 
 /* ---- counting ---- */
 
-/* Adds tile figures in the order of tiles, so that sums do not depend on who encoded them. */
+/* Adds up the figures of the tiles in their order, so that sums do not depend on which worker encoded which tile. */
 static void sum_figures(const store_slot *slot, comet_slot_report *r)
 {
     uint64_t predictors[N_PREDICTORS] = {0}, modes[3] = {0};
@@ -359,12 +360,7 @@ static void uncount(comet_store *s, const store_slot *slot)
     s->raw_by_class[slot->spec.class_] -= slot->spec.bytes;
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Memory above everything that is still held is free. */
+/* Frees memory above everything that is still held. */
 static void rewind_memory(comet_store *s)
 {
     heap_marks marks = {0, 0};
@@ -373,9 +369,9 @@ static void rewind_memory(comet_store *s)
         const store_slot *slot = s->slots[i];
         if (slot->state == SLOT_EMPTY)
             continue;
-        marks.lent = larger(marks.lent, slot->marks.lent);
-        marks.own = larger(marks.own, slot->marks.own);
-        spill_mark = larger(spill_mark, slot->spill_mark);
+        marks.lent = max_u64(marks.lent, slot->marks.lent);
+        marks.own = max_u64(marks.own, slot->marks.own);
+        spill_mark = max_u64(spill_mark, slot->spill_mark);
     }
     heap_rewind(&s->heap, marks);
     spill_rewind(&s->spill, spill_mark);

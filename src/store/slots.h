@@ -1,4 +1,4 @@
-/* Inside the activation store: slots and their tiles. For the store's own files, and for tests that spoil what is held. */
+/* Slots and their tiles, inside the activation store. For the store's own files, and for tests that damage what is held. */
 #ifndef COMET_STORE_SLOTS_H
 #define COMET_STORE_SLOTS_H
 
@@ -28,16 +28,16 @@ typedef struct store_slot {
     geometry shape;
     uint64_t n_tiles, tile_elements;
     slot_state state;
-    void *raw; /* RAW, while held */
+    void *raw; /* where the tensor lies, while held by policy RAW */
     tile_coding coding;
-    double eb; /* in force; 0: exact */
-    heap_marks marks;
-    uint64_t spill_mark;
-    comet_slot_report last; /* of the last put; counts and times stand below */
+    double eb;              /* bound of the last put; 0: exact */
+    heap_marks marks;       /* how far its tiles reach in memory, */
+    uint64_t spill_mark;    /* and in the spill file */
+    comet_slot_report last; /* of the last put, without counts and times, which are below */
     uint64_t n_puts, n_whole_takes;
     atomic_uint_fast64_t n_tiles_taken;
     atomic_uint_fast64_t ns_put, ns_take;
-    atomic_int status; /* of the run at work: the first failure, */
+    atomic_int status; /* the first failure of the put or take at work, */
     char error[256];   /* and its sentence */
     store_tile tiles[];
 } store_slot;
@@ -47,28 +47,28 @@ struct comet_store {
     store_slot **slots;
     uint32_t n_slots, capacity;
     bool checksums;
-    bool starved; /* a reservation failed and took buffers with it that held slots need */
+    bool buffers_lost; /* a reservation failed and freed buffers that held slots need */
     heap heap;
     spill spill;
-    comet_buffer sums;   /* for standard deviations: a moment a tile */
-    comet_buffer padded; /* the last tile of slots that are no whole floats */
+    comet_buffer sums;   /* for standard deviations: moments of each tile */
+    comet_buffer padded; /* a copy of the last tile, for slots whose bytes are no whole floats */
     uint64_t held, held_by_class[COMET_N_SLOT_CLASSES], raw_by_class[COMET_N_SLOT_CLASSES];
     uint64_t spilled;
-    comet_store_totals peaks; /* only what is about peaks */
+    comet_store_totals peaks; /* only its fields about peaks are used */
 };
 
-/* NULL, with the failure recorded, where there is no such slot or no store. */
+/* The slot; NULL, with the failure recorded, where there is no such slot or no store. */
 store_slot *store_find(const comet_store *store, comet_slot slot);
 
-/* For sentences. */
+/* The slot's name for sentences. */
 const char *store_slot_name(const store_slot *slot);
 
-/* Bytes of tile k: those of its floats, fewer at the tensor's end. */
+/* The bytes of tile k; the last tile may have fewer than the others. */
 size_t store_tile_bytes(const store_slot *slot, uint64_t k);
 
-/* The slot holds what its tiles, or slot->raw, say: counts it, sets its state and report. */
+/* Call when all tiles, or slot->raw, are in place: the slot is held from now on, counted and reported. */
 void store_count_put(comet_store *store, store_slot *slot);
-/* Takes back what the slot holds, from the counts if it was counted, and frees its tiles. */
+/* Empties the slot: frees its tiles, and no longer counts it if it was counted. */
 void store_release(comet_store *store, store_slot *slot);
 
 #endif

@@ -20,7 +20,7 @@ static comet_status open_unnamed(spill *s, const comet_allocator *allocator)
     comet_status status = COMET_OK;
     s->fd = mkstemp(path);
     if (s->fd < 0)
-        status = comet_fail(COMET_ERROR_IO, "no spill file can be made in %s: %s", s->folder, strerror(errno));
+        status = comet_fail(COMET_ERROR_IO, "could not create a spill file in %s: %s", s->folder, strerror(errno));
     else if (unlink(path) != 0 || fcntl(s->fd, F_SETFD, FD_CLOEXEC) != 0)
         status = comet_fail(COMET_ERROR_IO, "the spill file %s: %s", path, strerror(errno));
     comet_release(allocator, path, bytes);
@@ -70,7 +70,7 @@ comet_status spill_write(spill *s, const void *data, size_t bytes, uint64_t *off
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)
-            return comet_fail(COMET_ERROR_IO, "%zu bytes could not be spilled to %s behind %llu others: %s", bytes, s->folder,
+            return comet_fail(COMET_ERROR_IO, "could not spill %zu bytes to %s after %llu others: %s", bytes, s->folder,
                               (unsigned long long)*offset, n == 0 ? "nothing was written" : strerror(errno));
     }
     return COMET_OK;
@@ -83,7 +83,7 @@ comet_status spill_read(const spill *s, uint64_t offset, void *data, size_t byte
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)
-            return comet_fail(COMET_ERROR_IO, "%zu bytes spilled to %s cannot be read back: %s", bytes, s->folder,
+            return comet_fail(COMET_ERROR_IO, "could not read back %zu bytes spilled to %s: %s", bytes, s->folder,
                               n == 0 ? "the file ends before them" : strerror(errno));
     }
     return COMET_OK;
@@ -91,7 +91,7 @@ comet_status spill_read(const spill *s, uint64_t offset, void *data, size_t byte
 
 void spill_let_go(const spill *s)
 {
-    /* Starts writing what is dirty and drops what is clean; the next call drops today's dirty pages. Advice: may fail. */
+    /* Starts writing dirty pages and drops clean ones; the next call drops the pages written now. It is advice and may fail. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED);
 }
 

@@ -11,18 +11,18 @@
 #include "store/plateau.h"
 
 /*
- * Elements a tile at most. Half a MiB, so that a tile and what becomes of it are in a core's own cache; halves of small tensors
- * are still whole tiles. In training ResNet-18 and -50 lose 0.5 % of their ratio at level dense against tiles twice as large,
- * and nothing at fast; tiles half as large cost dense another 1 to 2 %, and its time a seventh more. Against dense's own choice
- * of chunks ResNet-18's activations lose 1.5 to 3.4 % on average at equal bounds, 4 to 13 % where planes are 112 x 112.
+ * The most elements of a tile: half a MiB, so that a tile and its coded form fit a core's own cache. Tiles twice as large would
+ * improve the ratio of ResNet-18 and -50 in training by 0.5 % at level dense, and not at fast; tiles half as large would cost
+ * dense another 1 to 2 %, and a seventh more time. With the chunks that dense itself would choose, ResNet-18's activations
+ * would be 1.5 to 3.4 % smaller on average at equal bounds, 4 to 13 % where planes are 112 x 112.
  */
 #define TILE_ELEMENTS ((uint64_t)1 << 17)
 
-/* Of the bound: what may be left of the error on plateaus. Where it adds up to 300 times an independent one, (1/32)^2 of that
- * is a third of one. */
+/* The part of the bound that the error on plateaus may have. Where the square of an error adds up to 300 times that of
+ * independent ones, (1/32)^2 leaves a third of one. */
 #define PLATEAU_REACH 0x1p-5f
 
-/* Whole planes, and whole blocks, where that is possible. */
+/* As many planes as fit a tile, and whole blocks where that is possible. */
 static uint64_t whole_planes(uint64_t plane)
 {
     uint64_t unit = plane;
@@ -31,7 +31,7 @@ static uint64_t whole_planes(uint64_t plane)
     return TILE_ELEMENTS / (unit <= TILE_ELEMENTS ? unit : plane) * (unit <= TILE_ELEMENTS ? unit : plane);
 }
 
-/* As many planes as level dense takes side by side, or a multiple; else whole planes; else equal parts of that many planes. */
+/* A multiple of the planes that level dense codes side by side; else whole planes; else equal parts of that many planes. */
 static uint64_t preferred(const geometry *g)
 {
     uint64_t bands = geometry_lanes(g, TILE_ELEMENTS, (size_t)TILE_ELEMENTS).bands, group = bands * g->line;
@@ -95,7 +95,7 @@ static void append_record(workspace *ws, chunk_payload *payload, const uint8_t *
     payload->bytes += bytes + sizeof bytes;
 }
 
-/* As the elements were before they were replaced. */
+/* Corrects the figures to those of the elements before they were replaced. */
 static void correct_figures(const plateau_figures *p, tile_figures *f)
 {
     f->n_nonzero += p->n_zeros;
@@ -116,7 +116,7 @@ static comet_status encode_packed(const tile_coding *c, workspace *ws, uint64_t 
     return COMET_OK;
 }
 
-/* Elements, or what stands for them, as a chunk. */
+/* Encodes elements, or those with plateaus replaced, as a chunk. */
 static chunk_payload encode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, const float *x, size_t n, tile_figures *f)
 {
     chunk_stats stats;
@@ -131,7 +131,7 @@ static chunk_payload encode_chunk(const chunk_plan *plan, workspace *ws, uint64_
     return payload;
 }
 
-/* A chunk with a bound, and its plateaus. */
+/* Encodes a chunk with a bound, and appends the record of its plateaus. */
 static chunk_payload encode_bounded(const tile_coding *c, workspace *ws, uint64_t k, const float *x, size_t n, tile_figures *f)
 {
     const plateau_span span = {&c->plan.shape, k * c->plan.chunk_elements, n};
@@ -164,16 +164,16 @@ comet_status tile_encode(const tile_coding *c, workspace *ws, uint64_t k, const 
 static comet_status decode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, chunk_payload payload, float *x, size_t n,
                                  bool stream)
 {
-    /* What is held can only be damaged in memory, but then it must not reach for buffers that were never reserved. */
+    /* Memory may have been damaged; then decoding must not use buffers that were never reserved. */
     if (payload.bytes > 0 && payload.data[0] == CHUNK_DENSE && plan->level == COMET_LEVEL_FAST)
-        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu, coded fast, has become dense", (unsigned long long)k);
+        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu was coded fast, but its header says dense", (unsigned long long)k);
     comet_status status = chunk_decode(plan, ws, k, payload.data, payload.bytes, x, n, stream);
     if (stream)
         comet_store_fence();
     return status;
 }
 
-/* Elements with plateaus are changed once more while they lie in the cache, so they are not streamed past it. */
+/* Elements with plateaus are changed once more right after decoding, so they are not written past the caches. */
 static comet_status decode_bounded(const tile_coding *c, workspace *ws, uint64_t k, chunk_payload payload, float *x, size_t n,
                                    bool stream)
 {
@@ -189,7 +189,7 @@ static comet_status decode_bounded(const tile_coding *c, workspace *ws, uint64_t
     const chunk_plan plan = plan_with_plateaus(c);
     TRY(decode_chunk(&plan, ws, k, payload, x, n, false));
     if (!plateau_restore(&span, payload.data + payload.bytes, bytes, x))
-        return comet_fail(COMET_ERROR_CORRUPT, "the plateaus of tile %llu make no sense", (unsigned long long)k);
+        return comet_fail(COMET_ERROR_CORRUPT, "the record of plateaus of tile %llu is damaged", (unsigned long long)k);
     return COMET_OK;
 }
 
