@@ -67,7 +67,7 @@ file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS src/train/*.c)
 add_library(comet_train_objects OBJECT ${train_sources})
 comet_target_defaults(comet_train_objects)
 # Functions that take vectors are all inlined: how they would be called does not matter.
-set_source_files_properties(src/train/norm.c PROPERTIES COMPILE_OPTIONS -Wno-psabi)
+set_source_files_properties(src/train/math/norm.c PROPERTIES COMPILE_OPTIONS -Wno-psabi)
 set_target_properties(comet_train_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(comet_train_objects PRIVATE include src)
 target_include_directories(comet_train_objects SYSTEM PRIVATE "${DNNL_INCLUDE_DIR}")

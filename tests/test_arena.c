@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "testing.h"
-#include "train/arena.h"
+#include "train/memory/arena.h"
 
 enum { N_MOMENTS = 60 };
 

@@ -9,8 +9,8 @@
 
 #include "base/temporary.h"
 #include "comet/train.h"
+#include "train/assess/state.h"
 #include "train/checkpoint.h"
-#include "train/model_state.h"
 #include "train/weights.h"
 
 #include "tiny_net.h"

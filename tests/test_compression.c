@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/model_assess.h"
+#include "train/assess/assess.h"
 #include "training.h"
 
 static comet_model_params compress_params(uint32_t batch, comet_compress_mode mode)

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "testing.h"
-#include "train/elementwise.h"
+#include "train/math/elementwise.h"
 
 enum { MOST = 70 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/model_assess.h"
+#include "train/assess/assess.h"
 #include "training.h"
 
 /* The end of a bottleneck, and a shortcut that reads the same input. */

@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "testing.h"
-#include "train/norm.h"
+#include "train/math/norm.h"
 
 enum { N_COEFFICIENTS = 16, RUN_ROWS = 64 };
 

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "train/initialise.h"
-#include "train/optimiser.h"
-#include "train/parallel.h"
+#include "train/backend/parallel.h"
+#include "train/math/initialise.h"
+#include "train/math/optimiser.h"
 
 #include "optimiser_golden.h"
 

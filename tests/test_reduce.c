@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "testing.h"
-#include "train/parallel.h"
-#include "train/reduce.h"
+#include "train/backend/parallel.h"
+#include "train/math/reduce.h"
 
 static const size_t sizes[] = {0, 1, 7, 4095, 4096, 4097, 100003, 512 * 4096 + 5};
 

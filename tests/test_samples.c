@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "train/model_assess.h"
-#include "train/model_sample.h"
-#include "train/reduce.h"
+#include "train/assess/assess.h"
+#include "train/assess/sample.h"
+#include "train/math/reduce.h"
 #include "training.h"
 
 /* Convolutions of all kinds, each behind a relu so that its input is stored: channels in blocks and others, strides, groups,

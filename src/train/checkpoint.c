@@ -14,9 +14,9 @@
 
 #include "base/status.h"
 #include "base/temporary.h"
+#include "train/assess/state.h"
 #include "train/atomic_file.h"
-#include "train/model_staging.h"
-#include "train/model_state.h"
+#include "train/graph/staging.h"
 #include "train/weights.h"
 
 enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };

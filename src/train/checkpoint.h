@@ -15,7 +15,7 @@
 #define COMET_TRAIN_CHECKPOINT_H
 
 #include "comet/train.h"
-#include "train/loss_watch.h"
+#include "train/run/loss_watch.h"
 
 /* What a run is. Fields are u64 or double alone; checkpoint.c lists them. */
 typedef struct checkpoint_settings {

@@ -1,0 +1,373 @@
+/*
+ * Adaptive bounds of a model: tensors and their consumers, and the assessments in which bounds are found (src/adapt/adapt.h).
+ */
+#include "train/assess/assess.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "train/assess/state.h"
+#include "train/math/reduce.h"
+
+#define SPIKE 2.0           /* times the mean loss, and */
+#define SPIKE_SPREADS 6.0   /* mean deviations above it: losses of small batches differ by much */
+#define HIDDEN_MOMENTUM 0.9 /* of optimisers that have none */
+#define COARSEST 1024.0     /* the policy sets a limit by the tensor's deviation */
+#define SILU_GAIN 0.126     /* docs/theory.md */
+#define SIGMOID_GAIN (4.0 / 3)
+
+bool model_hides_momentum(const comet_model *m)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    return model_is_lossy(m) && o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0);
+}
+
+/* ---- tensors and consumers ---- */
+
+/* The tensor of the adaptive bound that stands for value v, or NONE. */
+static uint32_t tensor_for(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? m->ops[x->producer].norm_tensor : x->tensor;
+}
+
+static comet_status add_tensors(comet_model *m)
+{
+    adapt *a = m->assessment->adapt;
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        value *x = &m->values[v];
+        if (x->producer != NONE && !x->masks_only && slot_may_be_lossy(m, x->slot))
+            TRY(adapt_add_tensor(a, m->ops[x->producer].layer->name, layout_bytes(x->layout) / sizeof(float), &x->tensor));
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        if (slot_may_be_lossy(m, o->norm_slot))
+            TRY(adapt_add_tensor(a, o->layer->name, o->norm.n_elements, &o->norm_tensor));
+    }
+    return COMET_OK;
+}
+
+static bool passes_only(const op *o)
+{
+    return o->type->keeps_input && o->weight == NONE;
+}
+
+static comet_status add_passes(comet_model *m, const op *o)
+{
+    assessment *a = m->assessment;
+    for (uint32_t j = 0; j < o->n_inputs; j++) {
+        const uint32_t v = o->type->keeps_input ? o->inputs[j] : o->output, tensor = tensor_for(m, v);
+        if (tensor == NONE || (j > 0 && (o->inputs[j] == o->inputs[0] || !o->type->keeps_input)))
+            continue;
+        pass_consumer *p = &a->passes[a->n_passes];
+        *p = (pass_consumer){.value = v, .op = o->layer->op};
+        TRY(adapt_add_pass(a->adapt, tensor, o->layer->name, &p->consumer));
+        a->n_passes++;
+    }
+    return COMET_OK;
+}
+
+/* The tensor that batch norm o reads in backward, or NONE. */
+static uint32_t norm_tensor_of(const comet_model *m, const op *o)
+{
+    return o->folded_into == NONE ? o->norm_tensor : tensor_for(m, m->ops[o->folded_into].inputs[0]);
+}
+
+static comet_status add_consumers(comet_model *m, op *o)
+{
+    adapt *a = m->assessment->adapt;
+    if (!m->values[o->output].needs_gradient)
+        return COMET_OK;
+    const uint32_t norm = norm_tensor_of(m, o);
+    if (norm != NONE) {
+        TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &o->consumer));
+        return adapt_add_pass(a, norm, o->layer->name, &o->pass);
+    }
+    if (passes_only(o) || o->layer->op == COMET_OP_SIGMOID)
+        return add_passes(m, o);
+    const uint32_t tensor = o->weight != NONE && o->mean == NONE ? tensor_for(m, o->inputs[0]) : NONE;
+    if (tensor == NONE)
+        return COMET_OK;
+    const parameter *p = &m->parameters[o->weight];
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < p->n_dims; i++)
+        n *= p->dims[i];
+    return adapt_add_parameter(a, tensor, o->layer->name, n, &o->consumer);
+}
+
+static comet_status allocate(comet_model *m)
+{
+    assessment *a = m->assessment;
+    const size_t n_slots = comet_store_n_slots(m->store);
+    a->seen = calloc(adapt_n_consumers(a->adapt) + 1, sizeof *a->seen);
+    a->dense = calloc(n_slots + 1, sizeof *a->dense);
+    a->deviations = calloc(n_slots + 1, sizeof *a->deviations);
+    a->cut_gains = calloc(n_slots + 1, sizeof *a->cut_gains);
+    a->coarse = calloc(n_slots + 1, sizeof *a->coarse);
+    a->clocks = calloc(n_slots + 1, sizeof *a->clocks);
+    return a->seen && a->dense && a->deviations && a->cut_gains && a->coarse && a->clocks
+               ? COMET_OK
+               : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
+}
+
+comet_status assess_create(comet_model *m)
+{
+    const comet_compression *c = &m->params.compression;
+    if (!model_is_lossy(m))
+        return COMET_OK;
+    m->assessment = calloc(1, sizeof *m->assessment);
+    if (!m->assessment)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    m->assessment->passes = calloc(m->n_ops * COMET_MAX_INPUTS, sizeof *m->assessment->passes);
+    if (!m->assessment->passes)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    const adapt_params params = {.rule = c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
+                                 .share = c->sigma > 0 ? c->sigma : c->noise,
+                                 .window = c->window,
+                                 .best_fit = !(c->sigma > 0)};
+    TRY(adapt_create(&m->assessment->adapt, &params));
+    TRY(add_tensors(m));
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        TRY(add_consumers(m, &m->ops[i]));
+    return allocate(m);
+}
+
+void assess_destroy(comet_model *m)
+{
+    assessment *a = m->assessment;
+    if (!a)
+        return;
+    adapt_destroy(a->adapt);
+    free(a->seen);
+    free(a->passes);
+    free(a->deviations);
+    free(a->cut_gains);
+    free(a->coarse);
+    free(a->clocks);
+    free(a->dense);
+    free(a);
+    m->assessment = NULL;
+}
+
+/* ---- assessing ---- */
+
+bool assess_is_due(const comet_model *m)
+{
+    return m->assessment && m->assessment->due;
+}
+
+void comet_model_hold_bounds(comet_model *m, bool hold)
+{
+    if (m->assessment)
+        m->assessment->held_still = hold;
+}
+
+double slot_eb(const comet_model *m, comet_slot slot)
+{
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    return comet_store_slot_report(m->store, slot, &r) == COMET_OK ? r.eb : 0;
+}
+
+static void observe_pass(const comet_model *m, const pass_consumer *p)
+{
+    const double deviation = m->assessment->deviations[value_slot(m, p->value)], squares = deviation * deviation;
+    const double gain = p->op == COMET_OP_SILU      ? SILU_GAIN / fmax(squares, 1e-12)
+                        : p->op == COMET_OP_SIGMOID ? SIGMOID_GAIN
+                                                    : 1 / (3 * fmax(squares, 1e-12));
+    const adapt_observation seen = {.gain = gain, .measured = NAN, .eb = slot_eb(m, value_slot(m, p->value))};
+    adapt_observe(m->assessment->adapt, p->consumer, &seen);
+}
+
+/* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum, of `step` updates, estimates the mean. */
+static void compare_with_momentum(const comet_model *m, const parameter *p, const float *gradient, uint64_t step,
+                                  adapt_observation *seen)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
+    const double beta = adam ? o->beta1 : model_hides_momentum(m) ? HIDDEN_MOMENTUM : (double)o->momentum;
+    const double weighted = 1 - pow(beta, (double)step);
+    const momentum_terms terms = {.gradient = gradient,
+                                  .weights = m->weights + p->offset,
+                                  .momentum = m->first + p->offset,
+                                  .decay = adam ? 0 : (double)o->weight_decay,
+                                  .to_mean = !(weighted > 0) ? 0
+                                             : adam          ? 1 / weighted
+                                                             : (1 - beta) / weighted};
+    double size;
+    const double squares = momentum_distance(p->n, &terms, &size);
+    seen->gradient_noise = adapt_noise(squares, beta, step);
+    seen->mean_momentum = size / (double)p->n * (adam ? 1 / (1 - beta) : 1); /* in units of SGD's */
+}
+
+static void move_hidden_momentum(comet_model *m, const parameter *p, const float *gradient)
+{
+    float *momentum = m->first + p->offset;
+    const float *weights = m->weights + p->offset, decay = m->params.optimiser.weight_decay;
+    for (uint64_t i = 0; i < p->n; i++)
+        momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + gradient[i] + decay * weights[i];
+}
+
+void assess_gradient(comet_model *m, const op *o, uint64_t step)
+{
+    assessment *a = m->assessment;
+    const uint32_t own[2] = {o->weight, o->bias};
+    if (!a)
+        return;
+    if (a->due && o->consumer != NONE)
+        compare_with_momentum(m, &m->parameters[o->weight], gradient_at(m, o, o->weight),
+                              model_hides_momentum(m) ? a->n_updates : step, &a->seen[o->consumer]);
+    for (int i = 0; i < 2 && model_hides_momentum(m); i++)
+        if (own[i] != NONE)
+            move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
+}
+
+static void withdraw_bounds(comet_model *m, uint64_t step)
+{
+    adapt_retreat(m->assessment->adapt, step);
+    m->assessment->n_withdrawals++;
+}
+
+/* Values that are not finite are held exactly, but say that something is wrong. */
+static void look_for_nonfinite(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    a->n_nonfinite = 0;
+    a->nonfinite_layer = NULL;
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        const comet_slot_spec *spec = comet_store_slot_spec(m->store, s);
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        if (spec->class_ >= COMET_SLOT_INDEX || comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_nonfinite == 0)
+            continue;
+        a->n_nonfinite += r.n_nonfinite;
+        a->nonfinite_layer = a->nonfinite_layer ? a->nonfinite_layer : spec->layer;
+    }
+    if (a->n_nonfinite > 0)
+        withdraw_bounds(m, step);
+}
+
+/* What the relu cut off reaches only the gradient that is passed on, where there is room left beside the rest: coarse^2 times
+ * its part of the energy, docs/theory.md. It falls at once, like bounds of what is passed on, and rises half of the way. */
+static void choose_coarse(comet_model *m, const op *o)
+{
+    assessment *a = m->assessment;
+    const double eb = adapt_eb(a->adapt, o->norm_tensor), left = adapt_pass_left(a->adapt, o->pass),
+                 harm = a->cut_gains[o->norm_slot] * eb * eb, last = a->coarse[o->norm_slot];
+    if (isnan(harm))
+        return;
+    double coarse = harm > 0 ? sqrt(1 + left / harm) : COARSEST;
+    coarse = coarse < COARSEST ? coarse : COARSEST;
+    a->coarse[o->norm_slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
+}
+
+static void observe_all(comet_model *m)
+{
+    assessment *a = m->assessment;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if (o->consumer != NONE)
+            adapt_observe(a->adapt, o->consumer, &a->seen[o->consumer]);
+        if (o->pass != NONE)
+            adapt_observe(a->adapt, o->pass, &a->seen[o->pass]);
+    }
+    for (uint32_t i = 0; i < a->n_passes; i++)
+        observe_pass(m, &a->passes[i]);
+    a->n_collected++;
+}
+
+static void assess_now(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    adapt_assess(a->adapt, step);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].pass != NONE && m->ops[i].relu)
+            choose_coarse(m, &m->ops[i]);
+    a->n_assessments++;
+}
+
+comet_status assess_update(comet_model *m, uint64_t step)
+{
+    assessment *a = m->assessment;
+    if (!a)
+        return COMET_OK;
+    if (a->due)
+        observe_all(m);
+    a->complete = a->due && adapt_complete(a->adapt, step);
+    if (a->complete)
+        assess_now(m, step);
+    TRY(choose_levels(m));
+    const double seconds =
+        comet_now() - a->began; /* assessing takes longer: then only what is less than known tells something */
+    if (!a->due || a->step_seconds == 0 || seconds < a->step_seconds)
+        a->step_seconds = seconds;
+    a->due = false;
+    look_for_nonfinite(m, step);
+    a->n_updates++;
+    return COMET_OK;
+}
+
+/* Bytes held for convolution inputs, each slot once. */
+static void count_held(comet_model *m)
+{
+    assessment *a = m->assessment;
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    if (comet_store_totals_read(m->store, &t) == COMET_OK)
+        a->held = t.held + t.spilled;
+    a->conv_raw = a->conv_held = 0;
+    for (uint32_t v = 1; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        if (!x->saved || x->saved_class != COMET_SLOT_CONV_INPUT ||
+            comet_store_slot_report(m->store, value_slot(m, v), &r) != COMET_OK)
+            continue;
+        a->conv_raw += layout_bytes(x->layout);
+        a->conv_held += r.bytes_held;
+    }
+}
+
+/* Deviations of what was put, about zero: relu outputs are compared with their own size. The next step's bounds need them, also
+ * where that is in another process: so they are kept here and not read off the store. */
+static void keep_deviations(comet_model *m)
+{
+    for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
+        comet_slot_report r;
+        comet_slot_report_init(&r);
+        const bool known = comet_store_slot_report(m->store, s, &r) == COMET_OK && r.n_elements > 0;
+        const double deviation = known ? sqrt(r.sum_of_squares / (double)r.n_elements) : 0;
+        m->assessment->deviations[s] = isfinite(deviation) ? deviation : 0;
+    }
+}
+
+/* Does the loss leave what the last steps had? Their spread is taken to be large until they have shown it. */
+static bool is_spike(const assessment *a, double loss)
+{
+    return a->loss_mean > 0 && loss > SPIKE * a->loss_mean && loss > a->loss_mean + SPIKE_SPREADS * a->loss_spread;
+}
+
+static void follow_loss(assessment *a, double loss)
+{
+    const bool first = !(a->loss_mean > 0);
+    if (first || !is_spike(a, loss))
+        a->loss_spread = first ? loss / SPIKE_SPREADS : 0.98 * a->loss_spread + 0.02 * fabs(loss - a->loss_mean);
+    a->loss_mean = first ? loss : 0.98 * a->loss_mean + 0.02 * loss;
+}
+
+void assess_loss(comet_model *m, double loss)
+{
+    assessment *a = m->assessment;
+    if (!a)
+        return;
+    count_held(m);
+    keep_deviations(m);
+    const bool unsafe = !isfinite(loss) || is_spike(a, loss);
+    a->due = a->due && !unsafe; /* there will be no gradients, or such as tell nothing about the next ones */
+    if (unsafe)
+        withdraw_bounds(m, m->step);
+    if (isfinite(loss))
+        follow_loss(a, loss);
+}

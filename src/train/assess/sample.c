@@ -1,0 +1,244 @@
+/* Samples of convolutions' inputs; see model_sample.h. */
+#include "train/assess/sample.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/memory.h"
+#include "train/assess/assess.h"
+#include "train/backend/parallel.h"
+#include "train/math/reduce.h"
+
+#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's, but at least one image's */
+#define SAMPLE_IMAGES 32
+#define SAMPLE_CHANNELS 16
+#define BOUND_UNITS 64.0F               /* of a sample in a bound: rounding, twice, then adds 1/8192 to the variance */
+#define FINEST (1.0 / 8192)             /* bound, in deviations of the tensor, from which on errors are measured */
+#define SHIFT 12582912.0F               /* 1.5 * 2^23: a float behind it has whole numbers only */
+#define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept at once, but at least one convolution's */
+
+/* ---- create ---- */
+
+/* Channels that follow one another lie together in planes and blocks, some of which make a sample. All of them where they do
+ * not, or where not all meet the same weights. */
+static sampler choose_sample(const comet_model *m, const op *o)
+{
+    const layout *l = input_layout(m, o);
+    uint64_t dims[5] = {0}, block = 1;
+    const layout_order order = layout_describe(l, &block);
+    layout_dims(l, dims);
+    sampler s = {.channels = dims[1], .n_choices = 1};
+    if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0 &&
+        SAMPLE_CHANNELS % block == 0) {
+        s.channels = SAMPLE_CHANNELS;
+        s.n_choices = dims[1] / SAMPLE_CHANNELS;
+    }
+    s.n = image_floats(m, o->inputs[0]) / s.n_choices;
+    const uint64_t n_images = max_u64(SAMPLE_BYTES / (s.n * sizeof *s.x), 1);
+    s.n_images = (uint32_t)min_u64(m->params.batch, min_u64(SAMPLE_IMAGES, n_images));
+    return s;
+}
+
+static comet_status make_kernels(comet_model *m, const op *o, sampler *s)
+{
+    if (o->own_depthwise)
+        return COMET_OK;
+    TRY(conv_sample_kernel(m, o, s->n_images, s->channels, &s->gradient));
+    if (!o->folded)
+        return COMET_OK;
+    const layout *rows;
+    const uint64_t dims[4] = {m->parameters[o->weight].dims[0], s->channels, 1, 1};
+    TRY(layout_plain(m->backend, 4, dims, &rows));
+    return kernel_reorder(m->backend, kernel_layout(s->gradient, ARG_DIFF_WEIGHTS), rows, &s->to_plain);
+}
+
+/* Work: the error, what the kernel makes of it, that row by row, the scratchpad. */
+static uint64_t error_floats(const op *o)
+{
+    return o->sampler->n_images * o->sampler->n;
+}
+
+static uint64_t made_floats(const comet_model *m, const op *o)
+{
+    const sampler *s = o->sampler;
+    return (s->gradient ? layout_bytes(kernel_layout(s->gradient, ARG_DIFF_WEIGHTS)) : op_gradient_bytes(m, o)) / sizeof(float);
+}
+
+static uint64_t plain_floats(const op *o)
+{
+    return o->sampler->to_plain ? layout_bytes(kernel_layout(o->sampler->to_plain, ARG_DST)) / sizeof(float) : 0;
+}
+
+static uint64_t work_bytes(const comet_model *m, const op *o)
+{
+    const sampler *s = o->sampler;
+    const uint64_t floats = padded_floats(error_floats(o)) + padded_floats(made_floats(m, o)) + padded_floats(plain_floats(o));
+    const uint64_t of_gradient = s->gradient ? kernel_scratch_bytes(s->gradient) : 0;
+    return floats * sizeof(float) + max_u64(of_gradient, s->to_plain ? kernel_scratch_bytes(s->to_plain) : 0);
+}
+
+/* The turn that is filled last, or the next one where that would be too much. */
+static void take_turn(comet_model *m, const op *o, uint64_t *filled)
+{
+    sampler *s = o->sampler;
+    const uint64_t bytes = ceil_div_u64(error_floats(o), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
+    if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
+        m->samples.n_turns++;
+        *filled = 0;
+    }
+    s->turn = m->samples.n_turns - 1;
+    s->offset = *filled;
+    *filled += bytes;
+    m->samples.bytes = max_u64(m->samples.bytes, *filled);
+    m->samples.work_bytes = max_u64(m->samples.work_bytes, work_bytes(m, o));
+}
+
+/* A convolution that backward runs, with an input that is stored with errors; images are not. */
+static bool is_measured(const comet_model *m, const op *o)
+{
+    const uint32_t input = o->inputs[0];
+    return o->layer->op == COMET_OP_CONV && o->n_parts > 0 && m->values[o->output].needs_gradient &&
+           m->values[input].producer != NONE && slot_may_be_lossy(m, value_slot(m, input));
+}
+
+comet_status sample_find(comet_model *m)
+{
+    uint64_t filled = 0;
+    for (uint32_t i = 0; model_is_lossy(m) && i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        if (!is_measured(m, o))
+            continue;
+        o->sampler = malloc(sizeof *o->sampler);
+        if (!o->sampler)
+            return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors");
+        *o->sampler = choose_sample(m, o);
+        TRY(make_kernels(m, o, o->sampler));
+        take_turn(m, o, &filled);
+    }
+    return COMET_OK;
+}
+
+void sample_destroy(sampler *s)
+{
+    if (!s)
+        return;
+    kernel_destroy(s->gradient);
+    kernel_destroy(s->to_plain);
+    free(s);
+}
+
+/* ---- use ---- */
+
+/* Work on images [begin, end) of a sample, or of a part of it. */
+typedef struct image_job {
+    const sampler *s;
+    const float *tensor; /* from the first sampled channel on */
+    uint8_t *kept;
+    float *error;
+} image_job;
+
+/* To the nearest unit, modulo 256: the last bits of a float that has SHIFT added. Anything for what is not finite or beyond
+ * 2^16 bounds, as long as equals stay equal: such elements are stored as they are, unless bounds are finer than FINEST. */
+static uint8_t wrapped(float x, float per_unit)
+{
+    const float shifted = x * per_unit + SHIFT;
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    return (uint8_t)bits;
+}
+
+static void keep_images(void *arg, size_t begin, size_t end)
+{
+    const image_job *j = arg;
+    const sampler *s = j->s;
+    const uint64_t n = s->n;
+    const float per_unit = 1 / s->unit;
+    for (size_t i = begin; i < end; i++) {
+        const float *restrict x = j->tensor + i * n * s->n_choices;
+        uint8_t *restrict kept = j->kept + i * n;
+        for (uint64_t k = 0; k < n; k++)
+            kept[k] = wrapped(x[k], per_unit);
+    }
+}
+
+static void subtract_images(void *arg, size_t begin, size_t end)
+{
+    const image_job *j = arg;
+    const sampler *s = j->s;
+    const uint64_t n = s->n;
+    const float unit = s->unit, per_unit = 1 / unit;
+    for (size_t i = begin; i < end; i++) {
+        const float *restrict stored = j->tensor + i * n * s->n_choices;
+        const uint8_t *restrict kept = j->kept + i * n;
+        float *restrict error = j->error + i * n;
+        for (uint64_t k = 0; k < n; k++) {
+            const int8_t apart = (int8_t)(wrapped(stored[k], per_unit) - kept[k]); /* modulo 256 */
+            error[k] = unit * (float)apart;
+        }
+    }
+}
+
+void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples)
+{
+    sampler *s = o->sampler;
+    const comet_slot slot = value_slot(m, o->inputs[0]);
+    const comet_slot_policy *p = comet_store_slot_policy(m->store, slot);
+    const float unit = (float)p->eb / BOUND_UNITS;
+    if (p->of_deviation || !isfinite(unit) || !isfinite(1 / unit) || p->eb < FINEST * m->assessment->deviations[slot])
+        return;
+    s->unit = unit;
+    s->first = round % s->n_choices * s->n;
+    s->n_nonzero = 0;
+    s->x = (uint8_t *)samples + s->offset;
+    image_job j = {.s = s, .tensor = (const float *)value_data(m, o->inputs[0]) + s->first, .kept = s->x};
+    parallel_for(s->n_images, 1, keep_images, &j);
+}
+
+void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work)
+{
+    sampler *s = o->sampler;
+    const uint64_t in_part = m->params.batch / o->n_parts, before = part * in_part;
+    if (before >= s->n_images)
+        return;
+    const uint64_t n_images = min_u64(s->n_images - before, in_part);
+    image_job j = {.s = s,
+                   .tensor = (const float *)value_data_backward(m, o->inputs[0]) + s->first,
+                   .kept = s->x + before * s->n,
+                   .error = work + before * s->n};
+    parallel_for(n_images, 1, subtract_images, &j);
+    for (uint64_t i = 0; i < n_images; i++)
+        s->n_nonzero += count_nonzero(s->n, j.tensor + i * s->n * s->n_choices);
+}
+
+double sample_nonzero(const comet_model *m, const op *o)
+{
+    const sampler *s = o->sampler;
+    uint64_t dims[5];
+    layout_dims(input_layout(m, o), dims);
+    return (double)s->n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
+}
+
+static comet_status run_kernels(const op *o, float *error, float *diff, float *made, float *plain, void *scratch)
+{
+    const sampler *s = o->sampler;
+    const kernel_args args = {
+        .at = {[ARG_SRC] = error, [ARG_DIFF_DST] = diff, [ARG_DIFF_WEIGHTS] = made, [ARG_SCRATCH] = scratch}};
+    const kernel_args move = {.at = {[ARG_SRC] = made, [ARG_DST] = plain, [ARG_SCRATCH] = scratch}};
+    TRY(kernel_run(s->gradient, &args));
+    return s->to_plain ? kernel_run(s->to_plain, &move) : COMET_OK;
+}
+
+comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n)
+{
+    const sampler *s = o->sampler;
+    float *diff = arena_at(&m->arena, o->diff), *made = work + padded_floats(error_floats(o));
+    float *plain = made + padded_floats(made_floats(m, o)), *scratch = plain + padded_floats(plain_floats(o));
+    *gradient = s->to_plain ? plain : made;
+    *n = s->to_plain ? plain_floats(o) : made_floats(m, o);
+    if (s->gradient)
+        return run_kernels(o, work, diff, made, plain, scratch);
+    depthwise_gradient(m, o, s->n_images, work, diff, made);
+    return COMET_OK;
+}

@@ -1,0 +1,11 @@
+/* Memory of a model that may be used between an update and the next gradients, so that saving needs none of its own. */
+#ifndef COMET_TRAIN_GRAPH_STAGING_H
+#define COMET_TRAIN_GRAPH_STAGING_H
+
+#include "comet/train.h"
+
+/* The block of gradients, or NULL and 0 bytes while gradients are under way. It is not read until model_staging_end. */
+void *model_staging_begin(const comet_model *model, size_t *bytes);
+void model_staging_end(const comet_model *model);
+
+#endif

@@ -1,0 +1,35 @@
+/* Sums over a tensor by channel, in double precision and in an order that depends on the tensor and its tiles alone. */
+#ifndef COMET_TRAIN_MATH_CHANNEL_SUMS_H
+#define COMET_TRAIN_MATH_CHANNEL_SUMS_H
+
+#include "train/math/norm.h"
+
+/* The first n elements, whole images, of a tensor that lies as `shape` says. */
+typedef struct channel_sums_spec {
+    const norm_shape *shape;
+    uint64_t n;
+    uint64_t tile;      /* elements, whole rows, that are added at once; 0: as many as suit */
+    const float *shift; /* by channel, taken off each element; NULL: nothing is */
+} channel_sums_spec;
+
+uint64_t channel_sums_bytes(const channel_sums_spec *spec);
+
+/* Sums in the making, in a scratch of channel_sums_bytes. */
+typedef struct channel_sums {
+    const norm_shape *shape;
+    uint64_t n, tile, n_tiles;
+    float *lanes;     /* the shift */
+    double *segments; /* of all tiles */
+    uint64_t segment_doubles;
+} channel_sums;
+
+void channel_sums_begin(channel_sums *c, const channel_sums_spec *spec, void *scratch);
+/* Tile k, which x begins with; from any thread. */
+void channel_sums_add(const channel_sums *c, uint64_t k, const float *x);
+/* The sum of each channel, then the sum of its squares, to sums[2 * channels]. */
+void channel_sums_end(const channel_sums *c, double *sums);
+
+/* All at once. */
+comet_status channel_sums_of(const channel_sums_spec *spec, const float *x, uint32_t n_threads, void *scratch, double *sums);
+
+#endif

@@ -1,0 +1,45 @@
+/* Elementwise work that oneDNN has no fast kernel for, or that goes tile by tile. */
+#ifndef COMET_TRAIN_MATH_ELEMENTWISE_H
+#define COMET_TRAIN_MATH_ELEMENTWISE_H
+
+#include <stdbool.h>
+
+#include "train/backend/backend.h"
+
+typedef struct dropout_spec {
+    uint64_t seed, step;
+    uint32_t layer; /* keeps the masks of layers apart */
+    float p;
+    bool per_sample;
+    uint64_t rows, n; /* images, and elements of all of them */
+} dropout_spec;
+
+/* y = x times the mask of (seed, step, layer), scaled by 1 / (1 - p). y may be x. The same call on gradients is backward. */
+void dropout_apply(const dropout_spec *spec, const float *x, float *y);
+
+/* How the factor b of a product lies against a: the same shape, or one value for each image and channel. */
+typedef struct multiply_spec {
+    bool spread; /* b is N x C x 1 x 1 */
+    layout_order order;
+    uint64_t batch, channels, plane, block; /* channels with the padding of a blocked layout */
+} multiply_spec;
+
+void multiply_forward(const multiply_spec *spec, const float *a, const float *b, float *y);
+/* da = dy b; db = dy a, summed over the plane if spread. Either may be NULL. da may be dy. */
+void multiply_backward(const multiply_spec *spec, const float *a, const float *b, const float *dy, float *da, float *db);
+
+/* dx = dy where y is positive, else 0; dx may be dy. */
+void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx);
+
+enum { SIGNS_A_WORD = 16 };
+/* Where x is positive: bit i % 16 of signs[i / 16]. Then the same as above with these in place of y. */
+void signs_of(uint64_t n, const float *x, uint16_t *signs);
+void pass_where_set(uint64_t n, const uint16_t *signs, const float *dy, float *dx);
+
+/* y = a + b, or with relu 0 where that is not positive; y may be a or b. */
+void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y);
+
+/* y += x */
+void add_to(uint64_t n, const float *x, float *y);
+
+#endif

@@ -1,0 +1,142 @@
+#include "train/math/norm.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/isa_pick.h"
+
+enum { WIDE = 16, RUN = 64 }; /* lanes of the usual case; rows summed in float */
+
+norm_shape norm_shape_of(const layout *l, bool relu)
+{
+    uint64_t dims[5] = {0, 0, 1, 1}, block = 1;
+    const uint32_t n_dims = layout_dims(l, dims);
+    const layout_order order = layout_describe(l, &block);
+    const uint64_t plane = n_dims == 4 ? dims[2] * dims[3] : 1;
+    norm_shape s = {.n_elements = layout_bytes(l) / sizeof(float), .channels = dims[1], .relu = relu};
+    if (order == ORDER_CHANNELS_LAST || n_dims == 2) {
+        s.period = dims[1];
+        s.rows = dims[0] * plane;
+        s.n_groups = 1;
+    } else {
+        s.period = order == ORDER_BLOCKED ? block : 1;
+        s.rows = plane;
+        s.n_groups = (dims[1] + s.period - 1) / s.period;
+    }
+    s.width = WIDE % s.period == 0 ? WIDE : s.period;
+    return s;
+}
+
+void norm_spread(const norm_shape *s, const float *by_channel, float *lanes)
+{
+    for (uint64_t g = 0; g < s->n_groups; g++)
+        for (uint64_t l = 0; l < s->width; l++) {
+            const uint64_t channel = g * s->period + l % s->period;
+            lanes[g * s->width + l] = channel < s->channels ? by_channel[channel] : 0;
+        }
+}
+
+uint64_t norm_segments(const norm_shape *s, uint64_t n)
+{
+    return n / (s->rows * s->period) + 2;
+}
+
+void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, int n_sums, double *sums)
+{
+    const uint64_t group = s->rows * s->period;
+    for (uint64_t i = first; i < first + n; segments += NORM_SUMS * s->width) {
+        const uint64_t g = i / group % s->n_groups;
+        for (int k = 0; k < n_sums; k++)
+            for (uint64_t l = 0; l < s->width; l++) {
+                const uint64_t channel = g * s->period + l % s->period;
+                if (channel < s->channels)
+                    sums[(uint64_t)k * s->channels + channel] += segments[(uint64_t)k * s->width + l];
+            }
+        i = (i / group + 1) * group;
+    }
+}
+
+void norm_code(float gamma, float beta, float floor, float *code_gamma, float *code_beta)
+{
+    const float least = fmaxf(floor, FLT_MIN), far = 8;
+    *code_gamma = gamma;
+    *code_beta = beta;
+    if (fabsf(gamma) >= least || !isfinite(gamma))
+        return;
+    *code_gamma = gamma < 0 ? -least : least;
+    const float threshold = gamma == 0 ? (beta > 0 ? far : -far) : beta / fabsf(gamma);
+    *code_beta = least * fmaxf(-far, fminf(far, threshold));
+}
+
+/* ---- the loops ---- */
+
+/* One of the jobs below, with everything any of them needs. */
+typedef struct job {
+    const norm_shape *s;
+    const float *in, *dy;
+    float *out, *w;
+    uint64_t first, n;
+    const float *shift;
+    const norm_apply_coefficients *apply;
+    const norm_stored_coefficients *stored;
+    const norm_gradient_coefficients *gradient;
+    double *segments;
+} job;
+
+typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and that of d^2 */
+
+typedef float vec __attribute__((vector_size(4 * WIDE)));
+
+#define LOOP(name) name##_reference
+#define LOOP_TARGET
+#include "train/math/norm_loops.h"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+
+#define LOOP(name) name##_avx2
+#define LOOP_TARGET target(ISA_TARGET_AVX2),
+#include "train/math/norm_loops.h"
+
+#define LOOP(name) name##_avx512
+#define LOOP_TARGET target(ISA_TARGET_AVX512),
+#define LOOP_MASKS /* compares that make masks, which vectors of C do not come to */
+#include "train/math/norm_loops.h"
+#endif
+
+/* ---- what is asked for ---- */
+
+void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments)
+{
+    const job j = {.s = s, .in = z, .first = first, .n = n, .shift = shift, .segments = segments};
+    ISA_PICK(run)(&j, MOMENTS);
+}
+
+void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
+                float *w)
+{
+    const job j = {.s = s, .in = z, .out = y, .w = w, .first = first, .n = n, .apply = c};
+    ISA_PICK(run)(&j, APPLY);
+}
+
+void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y)
+{
+    const job j = {.s = s, .in = v, .out = y, .first = first, .n = n, .stored = c};
+    ISA_PICK(run)(&j, OUTPUT);
+}
+
+void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+                        const norm_stored_coefficients *c, bool squares, double *segments)
+{
+    const job j = {.s = s, .in = v, .dy = dy, .first = first, .n = n, .stored = c, .segments = segments};
+    ISA_PICK(run)(&j, squares ? HARM : SUMS);
+}
+
+void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, float *dx)
+{
+    const job j = {.s = s, .in = v, .dy = dy, .out = dx, .first = first, .n = n, .stored = c, .gradient = g};
+    ISA_PICK(run)(&j, GRADIENT);
+}

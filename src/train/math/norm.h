@@ -1,0 +1,92 @@
+/*
+ * Batch normalisation by spans: a = (z - mean) gamma / sd + beta, then relu if asked, over contiguous elements of a tensor that
+ * may come in pieces, as a stored one does.
+ *
+ * Channels in memory order: groups of `rows` rows of `period` elements, whose lanes are the channels [first, first + period) of
+ * the group; groups repeat every n_groups. Planar: rows = H W, period 1. Blocked: rows = H W, period = block. Channels last:
+ * one group. Coefficients are kept for `width` lanes a group: 16, with the period repeated, or the period where it does not
+ * divide 16.
+ *
+ * What backward is given is either z itself, or the lossy w = (z - mean) g / sd + h with g = gamma and h = beta, except where
+ * gamma is so small that z could not be found again: there g is larger, see norm_code. With a relu the sign of w is its mask,
+ * and what it cut off matters so little to backward that it may be stored more coarsely: stored is -w, and what is not negative
+ * then is divided by `coarse`. (So that the many that are near zero are those that the codec has the shortest code for.) Both
+ * are read by the same code with other coefficients. Sums are taken in float over short runs, then in double, in an order that
+ * depends on the tensor alone, so results are the same for any number of threads.
+ */
+#ifndef COMET_TRAIN_MATH_NORM_H
+#define COMET_TRAIN_MATH_NORM_H
+
+#include <stdbool.h>
+
+#include "train/backend/backend.h"
+
+typedef struct norm_shape {
+    uint64_t n_elements, channels;
+    uint64_t period, rows, n_groups; /* see above */
+    uint64_t width;                  /* lanes of coefficients a group */
+    bool relu;
+} norm_shape;
+
+norm_shape norm_shape_of(const layout *l, bool relu);
+
+/* Coefficients of one kind for all lanes: n_groups * width floats. */
+static inline uint64_t norm_lanes(const norm_shape *s)
+{
+    return s->n_groups * s->width;
+}
+
+/* Spreads values by channel over the lanes. Padding channels get 0. */
+void norm_spread(const norm_shape *s, const float *by_channel, float *lanes);
+
+/* Partial sums of the elements [first, first + n), which begin and end between rows, go to segments: one for each group they
+ * touch, at most norm_segments(n) of them. A segment is NORM_SUMS * width doubles. */
+enum { NORM_SUMS = 4 };
+uint64_t norm_segments(const norm_shape *s, uint64_t n);
+
+/* sums of z - shift and of its squares. */
+void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments);
+
+/* Adds the segments of elements [first, first + n) to the first n_sums sums, each by channel: sums[n_sums * channels]. */
+void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, int n_sums, double *sums);
+
+/* By lanes. */
+typedef struct norm_apply_coefficients {
+    const float *mean, *scale, *shift;    /* a = (z - mean) scale + shift */
+    const float *code_scale, *code_shift; /* w = (z - mean) code_scale + code_shift; -w with a relu */
+    float coarse;                         /* at least 1 */
+} norm_apply_coefficients;
+
+/* y = a, or relu(a); y may be z. Where w is not NULL it receives what is to be stored: for elements of [first, first + n),
+ * likewise from its start. */
+void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
+                float *w);
+
+/* By lanes: what is read off a stored element v. */
+typedef struct norm_stored_coefficients {
+    const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0; NULL: v < 0 */
+    const float *from, *scale;                        /* xhat = (v - from) scale */
+    const float *out_from, *out_scale, *out_shift;    /* output before relu: (v - from) scale + shift */
+    float coarse;                                     /* without mask_from: v stands for v coarse where it is not negative */
+} norm_stored_coefficients;
+
+/* The output again. */
+void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
+
+/* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat; if asked for that of d^2. */
+void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+                        const norm_stored_coefficients *c, bool squares, double *segments);
+
+/* dx = d gain + (v - from) slope + offset; dx may be dy. By lanes, too. */
+typedef struct norm_gradient_coefficients {
+    const float *gain, *slope, *offset;
+} norm_gradient_coefficients;
+
+void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, float *dx);
+
+/* The scale and shift in which a channel with gamma and beta is stored: gamma is lifted to `floor` in size; the threshold of
+ * the relu stays where it is, as far as it lies within 8 deviations of the mean. */
+void norm_code(float gamma, float beta, float floor, float *code_gamma, float *code_beta);
+
+#endif

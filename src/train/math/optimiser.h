@@ -1,0 +1,37 @@
+/*
+ * One step of an optimiser on one parameter, as torch.optim.SGD and torch.optim.AdamW do it, in a single pass over the arrays;
+ * and the norm that clipping needs. Pure functions over float arrays, parallel, the same bits for any number of threads.
+ *
+ *   sgd      g = scale * gradient + weight_decay * w
+ *            first = momentum * first + g            (zeros at the start, which makes torch's first step, first = g)
+ *            w -= rate * (nesterov ? g + momentum * first : first)
+ *   adamw    w -= rate * weight_decay * w
+ *            first = beta1 * first + (1 - beta1) * g, second = beta2 * second + (1 - beta2) * g * g
+ *            w -= rate / (1 - beta1^t) * first / (sqrt(second / (1 - beta2^t)) + eps)       with t = step + 1
+ */
+#ifndef COMET_TRAIN_MATH_OPTIMISER_H
+#define COMET_TRAIN_MATH_OPTIMISER_H
+
+#include "comet/train.h"
+
+typedef struct optimiser_step {
+    const comet_optimiser *optimiser;
+    double rate;
+    uint64_t step;        /* updates done before this one */
+    float gradient_scale; /* the gradient is taken times this: clipping, and the mean over accumulated batches */
+} optimiser_step;
+
+/* COMET_ERROR_ARGUMENT, with the field and its range, where a step would not be one. Fields of the other kind of optimiser are
+ * not looked at. */
+comet_status optimiser_check(const comet_optimiser *o);
+
+/* `first` is the momentum or AdamW's first moment (NULL for SGD without momentum), `second` AdamW's second moment (else NULL).
+ * Without `decay` the weight decay is left out; torch's default is to decay every parameter. */
+void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,
+                     bool decay);
+
+/* What brings a gradient of this norm down to clip_norm, as torch's clip_grad_norm_: clip_norm / (norm + 1e-6), at most 1; 1
+ * where clip_norm is 0. */
+float optimiser_clip_scale(double norm, float clip_norm);
+
+#endif

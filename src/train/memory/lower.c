@@ -1,0 +1,333 @@
+/*
+ * From ops to memory: which buffer holds what, from which moment to which.
+ *
+ * Forward: an op's output gets a buffer of its own, or its first input's where the op works in place and nobody needs that
+ * input any more. A saved value's buffer lives on until its last backward reader where it is held raw; where it is coded, it
+ * has been put before its last reader runs, and backward readers have room of their own to decode it into.
+ *
+ * Backward: the gradient of a value is made by its readers, last reader first. The first to deliver writes (or, where the
+ * gradient passes through unchanged, shares the buffer it came in); those after it add. A buffer that holds the gradient of
+ * several values is read-only until all but one of them are done with it.
+ */
+#include <stdlib.h>
+
+#include "base/bytes.h"
+#include "train/graph/graph.h"
+
+/* ---- forward ---- */
+
+/* May op o write over its input j? */
+static bool may_overwrite(const comet_model *m, const op *o, uint32_t j)
+{
+    const value *x = &m->values[o->inputs[j]];
+    const value *y = &m->values[o->output];
+    const bool held = !m->coded && ((x->saved && !x->derived) || x->norm_input);
+    return o->type->in_place && x->producer != NONE && x->last_reader == o->index && !held && o->inputs[j] != m->output &&
+           layout_bytes(x->layout) == layout_bytes(y->layout);
+}
+
+static comet_status lower_output(comet_model *m, const op *o)
+{
+    value *y = &m->values[o->output];
+    for (uint32_t j = 0; j < o->n_inputs; j++)
+        if (may_overwrite(m, o, j)) {
+            y->buffer = m->values[o->inputs[j]].buffer;
+            return COMET_OK;
+        }
+    return arena_declare(&m->arena, layout_bytes(y->layout), o->index, &y->buffer);
+}
+
+/* Where a batch norm is applied late, its input lies where its output would, and stays that long with its coefficients; and the
+ * addition takes whole rows. */
+static void lower_late_norm(comet_model *m, op *o)
+{
+    if (o->applied_by == NONE)
+        return;
+    if (m->values[o->inputs[0]].buffer == m->values[o->output].buffer &&
+        add_tile_elements(m, &m->ops[o->applied_by]) % o->norm.period == 0)
+        arena_extend(&m->arena, o->scratch_forward, o->applied_by);
+    else
+        o->applied_by = NONE;
+}
+
+static comet_status lower_forward(comet_model *m)
+{
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        TRY(lower_output(m, o));
+        for (uint32_t j = 0; j < o->n_inputs; j++)
+            if (m->values[o->inputs[j]].producer != NONE)
+                arena_extend(&m->arena, m->values[o->inputs[j]].buffer, i);
+        arena_extend(&m->arena, m->values[o->output].buffer, i);
+        const uint64_t scratch = o->mean != NONE ? norm_scratch_bytes(m, o) : o->forward ? kernel_scratch_bytes(o->forward) : 0;
+        if (scratch > 0)
+            TRY(arena_declare(&m->arena, scratch, i, &o->scratch_forward));
+        lower_late_norm(m, o);
+        if (o->workspace_layout)
+            TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), i, &o->workspace));
+    }
+    arena_extend(&m->arena, m->values[m->output].buffer, moments_of(m) - 1); /* the loss reads it, and the caller afterwards */
+    return COMET_OK;
+}
+
+/* ---- what is saved ---- */
+
+static comet_status hold_raw(comet_model *m)
+{
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        if (x->saved && !x->derived && x->producer != NONE)
+            arena_extend(&m->arena, x->buffer, moment_backward(m, &m->ops[x->last_backward], 1));
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        const value *x = &m->values[o->inputs[0]];
+        if (o->norm_slot != COMET_NO_SLOT && x->producer != NONE)
+            arena_extend(&m->arena, x->buffer, moment_backward(m, o, 1));
+        if (o->workspace_slot != COMET_NO_SLOT)
+            arena_extend(&m->arena, o->workspace, moment_backward(m, o, 1));
+    }
+    return COMET_OK;
+}
+
+/* Room to decode value v, at phase 0 if the op is done with it then. */
+static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id *room)
+{
+    const value *x = &m->values[v];
+    if (x->producer == NONE || (!m->coded && !x->derived))
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, saved_room_bytes(m, v, o->n_parts > 0 ? o->n_parts : 1), moment_backward(m, o, 0), room));
+    if (o->weight == NONE)
+        arena_extend(&m->arena, *room, moment_backward(m, o, 1));
+    return COMET_OK;
+}
+
+/* Signs of o's input, if it is the first to decode it, until its maker asks for them. */
+static comet_status add_signs(comet_model *m, const op *o)
+{
+    value *x = &m->values[o->inputs[0]];
+    const uint64_t bytes = o->n_parts > 0 && x->first_backward == o->index ? saved_signs_bytes(m, o->inputs[0]) : 0;
+    if (bytes == 0)
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, bytes, moment_backward(m, o, 0), &x->signs));
+    arena_extend(&m->arena, x->signs, moment_backward(m, &m->ops[x->producer], 0));
+    return COMET_OK;
+}
+
+static comet_status add_rooms(comet_model *m, op *o)
+{
+    TRY(add_signs(m, o));
+    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+        if (j == 0 || o->inputs[j] != o->inputs[0])
+            TRY(add_room(m, o, o->inputs[j], &o->rooms[j]));
+    if (o->type->keeps_output)
+        TRY(add_room(m, o, o->output, &o->room_output));
+    if (!m->coded || o->workspace_slot == COMET_NO_SLOT)
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), moment_backward(m, o, 0), &o->room_workspace));
+    arena_extend(&m->arena, o->room_workspace, moment_backward(m, o, 1));
+    return COMET_OK;
+}
+
+/* ---- backward ---- */
+
+/* While gradients are lowered: where that of each value is, and how many values still need a buffer's contents. */
+typedef struct gradients {
+    buffer_id *at;     /* by value */
+    uint32_t *n_users; /* by buffer */
+    uint32_t n_buffers;
+} gradients;
+
+static comet_status new_gradient(comet_model *m, gradients *g, uint64_t bytes, uint32_t moment, buffer_id *id)
+{
+    TRY(arena_declare(&m->arena, bytes, moment, id));
+    if (*id >= g->n_buffers) {
+        const uint32_t n = 2 * *id + 64;
+        uint32_t *larger = realloc(g->n_users, n * sizeof *larger);
+        if (!larger)
+            return comet_fail(COMET_ERROR_MEMORY, "no memory to plan gradients");
+        for (uint32_t i = g->n_buffers; i < n; i++)
+            larger[i] = 0;
+        g->n_users = larger;
+        g->n_buffers = n;
+    }
+    g->n_users[*id] = 1;
+    return COMET_OK;
+}
+
+/* The gradient in `fresh` (one user: this delivery) joins what value v has. */
+static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buffer_id fresh)
+{
+    const uint32_t v = o->inputs[j], moment = moment_backward(m, o, 1);
+    const buffer_id there = g->at[v];
+    if (there == NO_BUFFER) {
+        g->at[v] = fresh;
+        return COMET_OK;
+    }
+    const bool by_parts = o->deliveries[j].by_parts;
+    arena_extend(&m->arena, there, moment);
+    buffer_id sum = there;
+    if (g->n_users[there] > 1 && g->n_users[fresh] == 1)
+        sum = fresh;
+    else if (g->n_users[there] > 1)
+        TRY(new_gradient(m, g, layout_bytes(m->values[v].layout), moment, &sum));
+    o->deliveries[j].a = sum == fresh ? fresh : there;
+    o->deliveries[j].b = sum == fresh ? there : fresh;
+    o->deliveries[j].sum = sum;
+    if (sum != fresh)
+        g->n_users[fresh]--;
+    if (sum != there)
+        g->n_users[there]--;
+    g->at[v] = sum;
+    return kernel_add(m->backend, by_parts ? kernel_layout(o->backward_data, ARG_DIFF_SRC) : m->values[v].layout, &o->add[j]);
+}
+
+static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
+{
+    o->diff = o->diff_dst;
+    if (!o->masks || g->n_users[o->diff_dst] == 1)
+        return COMET_OK;
+    g->n_users[o->diff_dst]--;
+    TRY(new_gradient(m, g, layout_bytes(m->values[o->output].layout), moment_backward(m, o, 0), &o->diff));
+    arena_extend(&m->arena, o->diff, moment_backward(m, o, 1));
+    return COMET_OK;
+}
+
+static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
+{
+    const value *x = &m->values[o->inputs[j]];
+    if (!x->needs_gradient && !o->type->always_writes)
+        return COMET_OK;
+    if (o->type->passes_gradient || o->folded_into != NONE) {
+        g->n_users[o->diff]++;
+        return deliver(m, g, o, j, o->diff);
+    }
+    delivery *d = &o->deliveries[j];
+    if (o->type->backward_in_place && g->n_users[o->diff] == 1) {
+        d->write = o->diff;
+        g->n_users[o->diff]++;
+    } else {
+        d->by_parts = o->n_parts > 1 && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
+        const uint64_t bytes = layout_bytes(x->layout) / (d->by_parts ? o->n_parts : 1);
+        TRY(new_gradient(m, g, bytes, moment_backward(m, o, 1), &d->write));
+        if (!o->backward_weights && !o->own_depthwise) /* others write it at once */
+            arena_extend(&m->arena, d->write, moment_backward(m, o, 0));
+    }
+    return x->needs_gradient ? deliver(m, g, o, j, d->write) : COMET_OK;
+}
+
+static uint64_t scratch_of(const kernel *k)
+{
+    return k ? kernel_scratch_bytes(k) : 0;
+}
+
+/* For deriving value v. */
+static uint64_t derive_scratch(const comet_model *m, uint32_t v)
+{
+    const value *x = &m->values[v];
+    return x->derived ? norm_scratch_bytes(m, &m->ops[x->producer]) : 0;
+}
+
+/* Phase 0: taking, masking, gradients of weights. */
+static uint64_t scratch_of_weights(const comet_model *m, const op *o)
+{
+    uint64_t bytes =
+        max_u64(saved_mask_scratch_bytes(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
+    for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
+        bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
+    return o->folded ? max_u64(bytes, folded_scratch_bytes(o->folded)) : bytes;
+}
+
+static uint64_t scratch_of_data(const comet_model *m, const op *o)
+{
+    uint64_t bytes = max_u64(scratch_of(o->backward_data), scratch_of(o->weights_reorder));
+    bytes = max_u64(bytes, o->norm_slot != COMET_NO_SLOT ? norm_scratch_bytes(m, o) : 0);
+    for (uint32_t i = 0; i < o->n_inputs; i++)
+        bytes = max_u64(bytes, max_u64(scratch_of(o->pieces[i]), scratch_of(o->add[i])));
+    return bytes;
+}
+
+static comet_status lower_backward_memory(comet_model *m, op *o)
+{
+    const op *at = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* whose backward makes its gradients */
+    const uint32_t weights = moment_backward(m, at, 0), data = moment_backward(m, at, 1);
+    const uint64_t scratch_weights = scratch_of_weights(m, o), scratch_data = scratch_of_data(m, o);
+    if (scratch_weights > 0)
+        TRY(arena_declare(&m->arena, scratch_weights, weights, &o->scratch_weights));
+    if (scratch_data > 0)
+        TRY(arena_declare(&m->arena, scratch_data, data, &o->scratch_backward));
+    const uint64_t sums = saved_mask_sums_bytes(m, o);
+    if (sums > 0)
+        TRY(arena_declare(&m->arena, sums, weights, &o->mask_sums));
+    const bool adds = m->params.accumulate > 1;
+    if (o->weight == NONE)
+        return COMET_OK;
+    if (m->params.fused_update) {
+        const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
+        TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->gradient));
+        arena_extend(&m->arena, o->gradient, data);
+    }
+    if (o->folded)
+        return folded_declare(m, o);
+    if (o->folded_into != NONE)
+        return COMET_OK;
+    if (o->weights_reorder || (adds && o->gradient_reorder)) {
+        const uint64_t other = o->weights_reorder ? layout_bytes(kernel_layout(o->weights_reorder, ARG_DST)) : 0;
+        const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
+        TRY(arena_declare(&m->arena, max_u64(other, own), data, &o->weights_copy));
+        if (adds && o->gradient_reorder)
+            arena_extend(&m->arena, o->weights_copy, weights);
+    }
+    if (o->n_parts > 1)
+        TRY(arena_declare(&m->arena, op_part_gradient_bytes(m, o), weights, &o->part_gradient));
+    if (adds || o->gradient_reorder)
+        TRY(arena_declare(&m->arena, op_gradient_bytes(m, o), weights, &o->fresh_weight));
+    if (adds && o->bias != NONE)
+        TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->fresh_bias));
+    if (adds && o->norm_slot != COMET_NO_SLOT) { /* batch norm has its sums at phase 1 */
+        arena_extend(&m->arena, o->fresh_weight, data);
+        arena_extend(&m->arena, o->fresh_bias, data);
+    }
+    return COMET_OK;
+}
+
+static comet_status lower_op_backward(comet_model *m, gradients *g, op *o)
+{
+    if (!m->values[o->output].needs_gradient || g->at[o->output] == NO_BUFFER)
+        return COMET_OK;
+    o->diff_dst = g->at[o->output];
+    arena_extend(&m->arena, o->diff_dst, moment_backward(m, o, 1));
+    TRY(lower_fused_relu(m, g, o));
+    TRY(add_rooms(m, o));
+    for (uint32_t j = 0; j < o->n_inputs; j++)
+        TRY(lower_input(m, g, o, j));
+    g->n_users[o->diff]--;
+    return lower_backward_memory(m, o);
+}
+
+static comet_status lower_backward(comet_model *m)
+{
+    gradients g = {.at = malloc(m->n_values * sizeof *g.at)};
+    comet_status status = COMET_OK;
+    if (!g.at)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan gradients");
+    for (uint32_t v = 0; v < m->n_values; v++)
+        g.at[v] = NO_BUFFER;
+    status = new_gradient(m, &g, layout_bytes(m->values[m->output].layout), m->n_ops, &g.at[m->output]);
+    for (uint32_t i = m->n_ops; status == COMET_OK && i-- > 0;)
+        status = lower_op_backward(m, &g, &m->ops[i]);
+    free(g.at);
+    free(g.n_users);
+    return status;
+}
+
+comet_status lower(comet_model *m)
+{
+    TRY(lower_forward(m));
+    if (!m->params.inference) {
+        if (!m->coded)
+            TRY(hold_raw(m));
+        TRY(lower_backward(m));
+    }
+    return memory_plan(m);
+}

@@ -1,0 +1,352 @@
+/*
+ * What a model's memory is for, before and after steps; and the one region that transients and coded tensors share.
+ *
+ * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
+ * the region and coded tensors grow from its bottom, or from above the samples of an assessing step, when they are small beside
+ * those of the first steps; each slot has a ceiling, the lowest byte that any transient takes while the slot is held. What does
+ * not fit below goes to memory that the store takes itself.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "train/assess/state.h"
+#include "train/ops/folded.h"
+
+/* ---- slots in time ---- */
+
+typedef struct slot_life {
+    comet_slot slot;
+    uint32_t first, last; /* moments */
+    bool masks_only;
+} slot_life;
+
+static bool value_life(const comet_model *m, uint32_t v, slot_life *life)
+{
+    const value *x = &m->values[v];
+    if (x->slot == COMET_NO_SLOT || x->producer == NONE)
+        return false;
+    *life = (slot_life){.slot = x->slot,
+                        .first = x->put_by_producer || x->last_reader == NONE ? x->producer : x->last_reader,
+                        .last = moment_backward(m, &m->ops[x->last_backward], 1),
+                        .masks_only = x->masks_only};
+    return true;
+}
+
+/* The k-th slot in the arena's care, or false past the end. The net's input is the caller's. */
+static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
+{
+    for (; *k < m->n_values + 2 * m->n_ops; ++*k) {
+        if (*k < m->n_values) {
+            if (!value_life(m, *k, life))
+                continue;
+        } else {
+            const uint32_t i = (*k - m->n_values) / 2;
+            const op *o = &m->ops[i];
+            *life = (slot_life){.slot = (*k - m->n_values) % 2 ? o->workspace_slot : o->norm_slot,
+                                .first = i,
+                                .last = moment_backward(m, o, 1)};
+            if (life->slot == COMET_NO_SLOT)
+                continue;
+        }
+        ++*k;
+        return true;
+    }
+    return false;
+}
+
+/* Coded bytes that are planned for; cautious, since bounds are narrow in the first steps. */
+static double planned_ratio(const comet_model *m, const slot_life *life)
+{
+    static const double cautious[] = {[COMET_COMPRESS_OFF] = 1,
+                                      [COMET_COMPRESS_LOSSLESS] = 1.2,
+                                      [COMET_COMPRESS_FAST] = 10,
+                                      [COMET_COMPRESS_DENSE] = 14,
+                                      [COMET_COMPRESS_AUTO] = 10};
+    const comet_slot_spec *spec = comet_store_slot_spec(m->store, life->slot);
+    const comet_compression *c = &m->params.compression;
+    if (spec->index_bits > 0)
+        return 8.0 / spec->index_bits;
+    if (spec->exactness == COMET_EXACT)
+        return 1;
+    if (c->mode <= COMET_COMPRESS_LOSSLESS)
+        return cautious[c->mode];
+    if (life->masks_only)
+        return 30;
+    return c->planned_ratio > 0 ? c->planned_ratio : cautious[c->mode];
+}
+
+static uint64_t planned_bytes(const comet_model *m, const slot_life *life)
+{
+    return (uint64_t)((double)comet_store_slot_spec(m->store, life->slot)->bytes / planned_ratio(m, life));
+}
+
+/* ---- the region ---- */
+
+/* Coded bytes held in memory at `moment`, as planned. */
+static uint64_t coded_at(const comet_model *m, uint32_t moment)
+{
+    slot_life life;
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; next_life(m, &k, &life);)
+        if (life.first <= moment && moment <= life.last)
+            bytes += planned_bytes(m, &life);
+    const comet_compression *c = &m->params.compression;
+    return c->spill_folder && c->spill_above < bytes ? c->spill_above : bytes;
+}
+
+/* A region in the making. */
+typedef struct region_plan {
+    uint32_t n_moments;
+    uint64_t *coded, *live; /* bytes at each moment: of coded tensors, and of buffers */
+    uint64_t bytes;         /* of all, once it is laid out */
+} region_plan;
+
+static comet_status lay_out(comet_model *m, region_plan *p)
+{
+    uint64_t most = 0;
+    TRY(arena_plan(&m->arena, &(arena_others){p->coded, p->n_moments}));
+    for (uint32_t moment = 0; moment < p->n_moments; moment++)
+        most = max_u64(most, arena_height(&m->arena, moment, moment) + p->coded[moment]);
+    p->bytes = (max_u64(most, m->arena.bytes) + 4095) / 4096 * 4096;
+    return COMET_OK;
+}
+
+static void count_live(const comet_model *m, region_plan *p)
+{
+    memset(p->live, 0, p->n_moments * sizeof *p->live);
+    for (uint32_t i = 0; i < m->arena.n_buffers; i++)
+        for (uint32_t moment = m->arena.buffers[i].first; moment <= m->arena.buffers[i].last; moment++)
+            p->live[moment] += m->arena.buffers[i].bytes;
+}
+
+/* Room for all of what is stored in a slot, from its first reader on, if that leaves everything below `most`. */
+static comet_status add_whole(comet_model *m, region_plan *p, uint64_t most, comet_slot slot, uint32_t first, uint32_t last,
+                              buffer_id *whole)
+{
+    const uint64_t bytes = comet_store_slot_spec(m->store, slot)->bytes;
+    for (uint32_t moment = first; moment <= last; moment++)
+        if (p->live[moment] + p->coded[moment] + bytes > most)
+            return COMET_OK;
+    for (uint32_t moment = first; moment <= last; moment++)
+        p->live[moment] += bytes;
+    TRY(arena_declare(&m->arena, bytes, first, whole));
+    arena_extend(&m->arena, *whole, last);
+    return COMET_OK;
+}
+
+/* The relu that made it decodes nothing where it has signs; a folded convolution decodes its parts twice. */
+static bool is_decoded_again(const comet_model *m, const value *y)
+{
+    const op *first = &m->ops[y->first_backward];
+    return y->n_backward - (y->signs != NO_BUFFER) > 1 || (first->folded && first->n_parts > 1);
+}
+
+/* For what a batch norm stored, and for values that several decode. */
+static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
+{
+    count_live(m, p);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        op *o = &m->ops[i];
+        value *y = &m->values[o->output];
+        const bool read = y->first_backward != NONE;
+        const uint32_t last = moment_backward(m, o, 1), first = read ? moment_backward(m, &m->ops[y->first_backward], 0) : last;
+        if (o->norm_slot != COMET_NO_SLOT)
+            TRY(add_whole(m, p, most, o->norm_slot, first, last, &o->norm_whole));
+        else if (read && y->slot != COMET_NO_SLOT && y->first_backward != y->last_backward && is_decoded_again(m, y))
+            TRY(add_whole(m, p, most, y->slot, first, last, &y->whole));
+    }
+    return lay_out(m, p);
+}
+
+static void remove_wholes(comet_model *m, uint32_t n_buffers)
+{
+    m->arena.n_buffers = n_buffers;
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        m->ops[i].norm_whole = NO_BUFFER;
+    for (uint32_t v = 0; v < m->n_values; v++)
+        m->values[v].whole = NO_BUFFER;
+}
+
+/* Decoding once in place of up to three times, as far as the region has room for it outside its worst moments. Buffers do not
+ * fit together without gaps, hence the trials. At level fast decoding is as fast as memory. */
+static comet_status use_spare_room(comet_model *m, region_plan *p)
+{
+    static const double shares[] = {1, 0.96, 0.92, 0.85, 0.75};
+    const uint32_t n_buffers = m->arena.n_buffers;
+    const uint64_t without = p->bytes;
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++) {
+        TRY(add_wholes(m, p, (uint64_t)(shares[i] * (double)without)));
+        if (p->bytes <= without)
+            return COMET_OK;
+        remove_wholes(m, n_buffers);
+    }
+    return lay_out(m, p);
+}
+
+/* A slot on the store's stack. */
+typedef struct stacked {
+    slot_life life;
+    uint64_t end;
+} stacked;
+
+/* Samples lie below coded tensors, which are smaller then, by a fifth at least, than in the first steps: these have narrow
+ * bounds and no samples. */
+static uint64_t with_samples(const comet_model *m, uint64_t coded)
+{
+    return max_u64(coded, coded / 5 * 4 + assess_bytes(m));
+}
+
+/* The store stacks coded tensors as they come, and takes back what is above the highest that is held. */
+static comet_status stack_coded(const comet_model *m, region_plan *p)
+{
+    const comet_compression *c = &m->params.compression;
+    const uint64_t most = c->spill_folder ? c->spill_above : UINT64_MAX;
+    const size_t capacity = m->n_values + 2 * (size_t)m->n_ops;
+    stacked *slots = calloc(capacity, sizeof *slots);
+    size_t n = 0;
+    if (!slots)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %zu slots", capacity);
+    for (uint32_t k = 0; n < capacity && next_life(m, &k, &slots[n].life);)
+        n++;
+    for (uint32_t moment = 0; moment < p->n_moments; moment++) {
+        uint64_t top = 0;
+        for (size_t i = 0; i < n; i++)
+            if (slots[i].life.first < moment && moment <= slots[i].life.last)
+                top = max_u64(top, slots[i].end);
+        for (size_t i = 0; i < n; i++)
+            if (slots[i].life.first == moment)
+                top = slots[i].end = top + planned_bytes(m, &slots[i].life);
+        p->coded[moment] = with_samples(m, min_u64(top, most));
+    }
+    free(slots);
+    return COMET_OK;
+}
+
+static comet_status plan_moments(comet_model *m, region_plan *p)
+{
+    if (m->coded)
+        TRY(stack_coded(m, p));
+    TRY(lay_out(m, p));
+    return m->coded && m->params.compression.mode == COMET_COMPRESS_DENSE ? use_spare_room(m, p) : COMET_OK;
+}
+
+/* Lays out the arena; the bytes of it and of what is coded. */
+static comet_status plan_region(comet_model *m, uint64_t *bytes)
+{
+    const uint32_t n = moments_of(m);
+    uint64_t *moments = calloc(2 * (size_t)n, sizeof *moments);
+    if (!moments)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %u moments", n);
+    region_plan p = {.n_moments = n, .coded = moments, .live = moments + n};
+    const comet_status status = plan_moments(m, &p);
+    free(moments);
+    *bytes = p.bytes;
+    return status;
+}
+
+comet_status memory_share_region(comet_model *m, bool samples)
+{
+    slot_life life;
+    const uint64_t whole = m->arena.bytes + m->arena.below, room = samples ? assess_bytes(m) : 0, shared = whole - room;
+    if (!m->coded || whole == 0)
+        return COMET_OK;
+    for (uint32_t k = 0; next_life(m, &k, &life);)
+        TRY(comet_store_set_ceiling(m->store, life.slot, shared - arena_height(&m->arena, life.first, life.last)));
+    TRY(comet_store_lend(m->store, (uint8_t *)m->arena.memory + room, shared));
+    m->samples.room = room > 0 ? m->arena.memory : NULL;
+    return COMET_OK;
+}
+
+/* ---- the table ---- */
+
+static uint64_t reference_bytes(const comet_model *m)
+{
+    uint64_t bytes = 0;
+    for (uint32_t v = 0; v < m->n_values; v++) {
+        const value *x = &m->values[v];
+        const bool relu_output = x->producer != NONE && m->ops[x->producer].relu;
+        if (x->saved || (relu_output && x->needs_gradient))
+            bytes += layout_bytes(x->layout);
+    }
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        if ((o->norm_slot != COMET_NO_SLOT || o->folded_into != NONE) && !m->values[o->inputs[0]].saved)
+            bytes += layout_bytes(m->values[o->inputs[0]].layout);
+        if (o->workspace_slot != COMET_NO_SLOT)
+            bytes += layout_bytes(o->workspace_layout);
+    }
+    return bytes;
+}
+
+static uint64_t scratch_at_most(const comet_model *m)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const op *o = &m->ops[i];
+        const buffer_id folded_memory = o->folded ? o->folded->memory : NO_BUFFER,
+                        second = o->folded ? o->scratch_weights : o->weights_copy;
+        const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
+                                        {o->scratch_weights, o->fresh_weight, o->part_gradient},
+                                        {o->scratch_backward, second, folded_memory}};
+        for (int p = 0; p < 3; p++) {
+            uint64_t bytes = 0;
+            for (int j = 0; j < 3; j++)
+                bytes += phases[p][j] == NO_BUFFER ? 0 : m->arena.buffers[phases[p][j]].bytes;
+            most = max_u64(most, bytes);
+        }
+    }
+    return most;
+}
+
+static uint64_t input_bytes(const comet_model *m)
+{
+    return layout_bytes(m->values[0].layout);
+}
+
+/* All slots are held at once between forward and backward. */
+static uint64_t saved_bytes(const comet_model *m)
+{
+    return coded_at(m, m->n_ops) + (m->values[0].saved ? input_bytes(m) : 0);
+}
+
+comet_status memory_plan(comet_model *m)
+{
+    const uint64_t learnt_bytes = m->n_learnt * sizeof(float);
+    const comet_optimiser *o = &m->params.optimiser;
+    const bool trains = !m->params.inference;
+    comet_memory *t = &m->memory;
+    const uint64_t input = input_bytes(m);
+    uint64_t region = 0;
+    TRY(plan_region(m, &region));
+    m->arena.below = region - m->arena.bytes;
+    *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
+    if (model_keeps_steps(m))
+        t->weights += m->n_statistics * sizeof(float);
+    t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
+    if (trains && o->kind == COMET_OPTIMISER_ADAMW)
+        t->optimiser = 2 * learnt_bytes;
+    else if (trains && (o->momentum > 0 || model_hides_momentum(m)))
+        t->optimiser = learnt_bytes;
+    t->saved_reference = trains ? reference_bytes(m) : 0;
+    t->saved = trains ? saved_bytes(m) : 0;
+    t->scratch = scratch_at_most(m);
+    const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
+    t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
+    t->assessing = trains ? assess_bytes(m) : 0;
+    t->total = t->weights + t->gradients + t->optimiser + region + input;
+    return COMET_OK;
+}
+
+/* Once a step has run, `saved` is what the store really held at its peak. */
+comet_memory comet_model_memory(const comet_model *m)
+{
+    comet_memory memory = m->memory;
+    comet_store_totals totals;
+    comet_store_totals_init(&totals);
+    if (!m->store || comet_store_totals_read(m->store, &totals) != COMET_OK || totals.peak == 0)
+        return memory;
+    memory.saved = totals.peak;
+    memory.total += totals.own_bytes;
+    return memory;
+}

@@ -1,0 +1,100 @@
+/*
+ * The sum of two values, with a relu behind it or without. It goes tile by tile of the store, so that what belongs to it
+ * happens while a tile lies in the caches: batch norms that left their output to it are applied before, the sum is coded
+ * behind.
+ */
+#include "base/bytes.h"
+#include "train/graph/graph.h"
+#include "train/math/elementwise.h"
+#include "train/math/tile_run.h"
+
+/* One of the two. */
+typedef struct addend {
+    const float *x;
+    bool is_late; /* a batch norm leaves it to the addition */
+    norm_late late;
+} addend;
+
+typedef struct add_run {
+    comet_model *m;
+    const op *o;
+    addend addends[2];
+    float *y;
+    uint64_t n, tile, piece;
+    comet_slot slot; /* that tiles go to, COMET_NO_SLOT: none */
+} add_run;
+
+comet_status add_prepare(comet_model *m, op *o)
+{
+    set_output_layout(m, o, input_layout(m, o));
+    o->masks = o->relu && !m->params.inference;
+    return COMET_OK;
+}
+
+static addend addend_of(comet_model *m, const op *o, uint32_t j)
+{
+    const uint32_t producer = m->values[o->inputs[j]].producer;
+    addend a = {.x = value_data(m, o->inputs[j]), .is_late = producer != NONE && m->ops[producer].applied_by == o->index};
+    if (a.is_late)
+        a.late = norm_late_of(m, &m->ops[producer]);
+    return a;
+}
+
+static const float *addend_at(const addend *a, uint64_t first, uint64_t n, size_t worker)
+{
+    return a->is_late ? norm_apply_late(&a->late, first, n, worker) : a->x + first;
+}
+
+static comet_status add_tile(void *arg, uint64_t k, size_t worker)
+{
+    const add_run *r = arg;
+    const uint64_t first = k * r->tile, end = min_u64(first + r->tile, r->n);
+    for (uint64_t i = first; i < end; i += r->piece) {
+        const uint64_t n = min_u64(r->piece, end - i);
+        const float *a = addend_at(&r->addends[0], i, n, worker), *b = addend_at(&r->addends[1], i, n, worker);
+        sum_of(n, a, b, r->o->relu, r->y + i);
+    }
+    if (r->slot == COMET_NO_SLOT)
+        return COMET_OK;
+    if (end < r->n) /* of one: as much is fetched as is coded */
+        comet_store_prefetch(r->m->store, worker, r->addends[1].x + end);
+    return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
+}
+
+uint64_t add_tile_elements(const comet_model *m, const op *o)
+{
+    const value *y = &m->values[o->output];
+    uint64_t n_tiles, tile;
+    return y->put_by_producer && comet_store_tiling(m->store, y->slot, &n_tiles, &tile) == COMET_OK ? tile : TILE;
+}
+
+static comet_status add_tiles(add_run *r)
+{
+    r->tile = r->piece = add_tile_elements(r->m, r->o);
+    for (int j = 0; j < 2; j++)
+        if (r->addends[j].is_late)
+            r->piece = min_u64(r->piece, r->addends[j].late.piece);
+    return tile_run(r->m->params.n_threads, 0, (r->n + r->tile - 1) / r->tile, add_tile, r, r->o->layer->name);
+}
+
+comet_status add_forward(comet_model *m, op *o, run_mode mode)
+{
+    const value *y = &m->values[o->output];
+    add_run r = {.m = m,
+                 .o = o,
+                 .addends = {addend_of(m, o, 0), addend_of(m, o, 1)},
+                 .y = value_data(m, o->output),
+                 .n = layout_bytes(y->layout) / sizeof(float),
+                 .slot = COMET_NO_SLOT};
+    if (mode != RUN_TRAIN || !y->put_by_producer)
+        return add_tiles(&r);
+    TRY(saved_put_begin(m, o->output, &r.slot));
+    TRY(add_tiles(&r));
+    return saved_put_end(m, o->output, r.slot);
+}
+
+comet_status add_backward(comet_model *m, op *o)
+{
+    (void)m, (void)o; /* the gradient passes through */
+    return COMET_OK;
+}

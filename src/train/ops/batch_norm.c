@@ -1,0 +1,526 @@
+/*
+ * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it
+ * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it
+ * codes; backward decodes every tile for each pass, or once where there is room for all of them.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "train/graph/graph.h"
+#include "train/math/elementwise.h"
+#include "train/math/tile_run.h"
+
+/* Coefficients by lanes, in this order in a scratch block. */
+enum {
+    MEAN, /* apply */
+    SCALE,
+    SHIFT,
+    CODE_SCALE,
+    CODE_SHIFT,
+    FROM, /* read what is stored */
+    HAT_SCALE,
+    MASK_FROM,
+    MASK_SCALE,
+    MASK_SHIFT,
+    OUT_FROM,
+    OUT_SCALE,
+    OUT_SHIFT,
+    GAIN, /* gradient */
+    SLOPE,
+    OFFSET,
+    N_COEFFICIENTS
+};
+
+#define LATE_PIECE 2048 /* elements: with what they are added to, they stay in the first-level cache */
+#define GAMMA_FLOOR 0.1 /* of the root mean square of gamma: smaller ones are stored at that scale */
+
+/* A batch norm at work, in memory of its own within the arena. */
+typedef struct norm_run {
+    comet_model *m;
+    const op *o;
+    const norm_shape *s;
+    comet_slot slot;
+    bool lossy; /* what is stored is w, not z */
+    uint64_t n_tiles, tile, segments;
+    float *lanes[N_COEFFICIENTS], *channel;
+    double *sums;   /* segments of all tiles, or NULL */
+    float *rooms;   /* a tile for each worker */
+    float *whole;   /* norm_whole, or NULL */
+    double *folded; /* NORM_SUMS by channel */
+    norm_apply_coefficients apply;
+    norm_stored_coefficients stored;
+    norm_gradient_coefficients gradient;
+    const float *in, *dy;
+    float *out;
+    uint64_t out_first;  /* element that `out` begins with */
+    bool puts, observes; /* forward stores; backward tells what errors do */
+} norm_run;
+
+static float *statistic(const comet_model *m, uint32_t index)
+{
+    return m->statistics + m->parameters[index].offset;
+}
+
+/* ---- scratch ---- */
+
+static void tiles_of(const op *o, uint64_t *n_tiles, uint64_t *tile)
+{
+    const norm_shape *s = &o->norm;
+    *tile = o->norm_tile > 0 ? o->norm_tile : max_u64(TILE / s->period, 1) * s->period;
+    *n_tiles = (s->n_elements + *tile - 1) / *tile;
+}
+
+static uint64_t rounded(uint64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+uint64_t norm_scratch_bytes(const comet_model *m, const op *o)
+{
+    const norm_shape *s = &o->norm;
+    uint64_t n_tiles, tile;
+    tiles_of(o, &n_tiles, &tile);
+    return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
+           rounded(NORM_SUMS * s->channels * sizeof(double)) +
+           rounded(n_tiles * norm_segments(s, tile) * NORM_SUMS * s->width * sizeof(double)) +
+           m->params.n_threads * rounded(tile * sizeof(float));
+}
+
+static void *carve(uint8_t **at, uint64_t bytes)
+{
+    void *piece = *at;
+    *at += rounded(bytes);
+    return piece;
+}
+
+static bool is_lossy(const comet_model *m, const op *o)
+{
+    const comet_slot_policy *p = o->norm_slot == COMET_NO_SLOT ? NULL : comet_store_slot_policy(m->store, o->norm_slot);
+    return p && p->policy == COMET_POLICY_BOUNDED && p->eb > 0;
+}
+
+static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
+{
+    uint8_t *at = scratch;
+    *r = (norm_run){.m = m, .o = o, .s = &o->norm, .slot = o->norm_slot, .lossy = is_lossy(m, o)};
+    tiles_of(o, &r->n_tiles, &r->tile);
+    r->segments = norm_segments(r->s, r->tile);
+    for (int i = 0; i < N_COEFFICIENTS; i++)
+        r->lanes[i] = (float *)(void *)at + (uint64_t)i * norm_lanes(r->s);
+    carve(&at, N_COEFFICIENTS * norm_lanes(r->s) * sizeof(float));
+    r->channel = carve(&at, r->s->channels * sizeof(float));
+    r->folded = carve(&at, NORM_SUMS * r->s->channels * sizeof(double));
+    r->sums = carve(&at, r->n_tiles * r->segments * NORM_SUMS * r->s->width * sizeof(double));
+    r->rooms = carve(&at, 0);
+    r->whole = arena_at(&m->arena, o->norm_whole);
+    r->apply = (norm_apply_coefficients){r->lanes[MEAN],       r->lanes[SCALE],      r->lanes[SHIFT],
+                                         r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT], o->norm_coarse};
+    r->stored = (norm_stored_coefficients){.mask_from = r->lossy ? NULL : r->lanes[MASK_FROM],
+                                           .mask_scale = r->lanes[MASK_SCALE],
+                                           .mask_shift = r->lanes[MASK_SHIFT],
+                                           .from = r->lanes[FROM],
+                                           .scale = r->lanes[HAT_SCALE],
+                                           .out_from = r->lanes[OUT_FROM],
+                                           .out_scale = r->lanes[OUT_SCALE],
+                                           .out_shift = r->lanes[OUT_SHIFT],
+                                           .coarse = o->norm_coarse};
+    r->gradient = (norm_gradient_coefficients){r->lanes[GAIN], r->lanes[SLOPE], r->lanes[OFFSET]};
+}
+
+/* ---- coefficients ---- */
+
+/* A channel's numbers. */
+typedef struct channel_norm {
+    float mean, inverse; /* 1 / sd */
+    float gamma, beta;
+    float code_gamma, code_beta; /* as stored */
+} channel_norm;
+
+static float gamma_floor(const norm_run *r, const float *gamma)
+{
+    double squares = 0;
+    for (uint64_t c = 0; c < r->s->channels; c++)
+        squares += (double)gamma[c] * (double)gamma[c];
+    return squares > 0 ? (float)(GAMMA_FLOOR * sqrt(squares / (double)r->s->channels)) : 1;
+}
+
+static channel_norm channel_of(const norm_run *r, uint64_t c, const float *mean, const float *variance, float floor)
+{
+    channel_norm n = {.mean = mean[c], .gamma = learnt(r->m, r->m->weights, r->o->weight)[c]};
+    n.inverse = 1 / sqrtf(variance[c] + r->o->layer->eps);
+    n.beta = learnt(r->m, r->m->weights, r->o->bias)[c];
+    norm_code(n.gamma, n.beta, floor, &n.code_gamma, &n.code_beta);
+    return n;
+}
+
+/* One kind for one channel. */
+static float coefficient(const norm_run *r, const channel_norm *n, int kind)
+{
+    const float sign = r->s->relu ? -1 : 1; /* of w as it is stored */
+    const bool w = r->lossy;
+    switch (kind) {
+    case MEAN: return n->mean;
+    case SCALE: return n->gamma * n->inverse;
+    case SHIFT: return n->beta;
+    case CODE_SCALE: return sign * n->code_gamma * n->inverse;
+    case CODE_SHIFT: return sign * n->code_beta;
+    case FROM: return w ? sign * n->code_beta : n->mean;
+    case HAT_SCALE: return w ? sign / n->code_gamma : n->inverse;
+    case MASK_FROM: return n->mean;
+    case MASK_SCALE: return n->gamma * n->inverse;
+    case MASK_SHIFT: return n->beta;
+    case OUT_FROM: return w ? sign * n->code_beta : n->mean;
+    case OUT_SCALE: return w ? sign * n->gamma / n->code_gamma : n->gamma * n->inverse;
+    default: return n->beta;
+    }
+}
+
+static void set_coefficients(const norm_run *r, int first, int end, const float *mean, const float *variance)
+{
+    const float floor = gamma_floor(r, learnt(r->m, r->m->weights, r->o->weight));
+    for (int kind = first; kind < end; kind++) {
+        if (r->lossy && kind >= MASK_FROM && kind <= MASK_SHIFT) /* by the sign */
+            continue;
+        for (uint64_t c = 0; c < r->s->channels; c++) {
+            const channel_norm n = channel_of(r, c, mean, variance, floor);
+            r->channel[c] = coefficient(r, &n, kind);
+        }
+        norm_spread(r->s, r->channel, r->lanes[kind]);
+    }
+}
+
+/* ---- tiles in parallel ---- */
+
+typedef comet_status tile_fn(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n);
+
+typedef struct tile_job {
+    norm_run *r;
+    tile_fn *each;
+} tile_job;
+
+static comet_status one_tile(void *arg, uint64_t tile, size_t worker)
+{
+    const tile_job *job = arg;
+    const uint64_t first = tile * job->r->tile;
+    return job->each(job->r, tile, worker, first, min_u64(job->r->tile, job->r->s->n_elements - first));
+}
+
+static comet_status for_tiles_of(norm_run *r, uint64_t first, uint64_t end, tile_fn *each)
+{
+    tile_job job = {r, each};
+    return tile_run(r->m->params.n_threads, first, end, one_tile, &job, r->o->layer->name);
+}
+
+static comet_status for_tiles(norm_run *r, tile_fn *each)
+{
+    return for_tiles_of(r, 0, r->n_tiles, each);
+}
+
+static uint64_t room_floats(const norm_run *r)
+{
+    return rounded(r->tile * sizeof(float)) / sizeof(float);
+}
+
+static float *room_of(const norm_run *r, size_t worker)
+{
+    return r->rooms + worker * room_floats(r);
+}
+
+static double *segments_of(const norm_run *r, uint64_t tile)
+{
+    return r->sums + tile * r->segments * NORM_SUMS * r->s->width;
+}
+
+/* All sums by channel, tile after tile. */
+static void fold_tiles(const norm_run *r)
+{
+    memset(r->folded, 0, NORM_SUMS * r->s->channels * sizeof *r->folded);
+    for (uint64_t k = 0; k < r->n_tiles; k++) {
+        const uint64_t first = k * r->tile;
+        norm_fold(r->s, first, min_u64(r->tile, r->s->n_elements - first), segments_of(r, k), NORM_SUMS, r->folded);
+    }
+}
+
+/* ---- forward ---- */
+
+static comet_status moments_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    (void)worker;
+    norm_sum_moments(r->s, r->in + first, first, n, r->lanes[MEAN], segments_of(r, tile));
+    return COMET_OK;
+}
+
+/* Elements of a channel in the batch. */
+static double count_of(const norm_run *r)
+{
+    uint64_t dims[5] = {1, 1, 1, 1};
+    const uint32_t n_dims = layout_dims(r->m->values[r->o->inputs[0]].layout, dims);
+    return (double)dims[0] * (n_dims == 4 ? (double)(dims[2] * dims[3]) : 1);
+}
+
+/* Sums are taken of differences from the running mean, which is near, so that nothing is lost where the mean is large. */
+static comet_status batch_statistics(norm_run *r, float *mean, float *variance)
+{
+    const float *near = statistic(r->m, r->o->mean);
+    const double count = count_of(r);
+    norm_spread(r->s, near, r->lanes[MEAN]);
+    TRY(for_tiles(r, moments_tile));
+    fold_tiles(r);
+    for (uint64_t c = 0; c < r->s->channels; c++) {
+        const double shifted = r->folded[c] / count, square = r->folded[r->s->channels + c] / count;
+        mean[c] = (float)((double)near[c] + shifted);
+        variance[c] = (float)fmax(square - shifted * shifted, 0);
+        if (isnan(square))
+            variance[c] = NAN;
+    }
+    return COMET_OK;
+}
+
+/* running = (1 - momentum) running + momentum batch, with the unbiased variance, as torch does. */
+static void move_statistics(const norm_run *r)
+{
+    const comet_model *m = r->m;
+    const op *o = r->o;
+    const double n = count_of(r), unbiased = n > 1 ? n / (n - 1) : 1, share = o->layer->momentum;
+    float *mean = statistic(m, o->mean), *variance = statistic(m, o->variance);
+    const float *batch_mean = m->statistics + o->batch_mean, *batch_variance = m->statistics + o->batch_variance;
+    for (uint64_t c = 0; c < r->s->channels; c++) {
+        mean[c] = (float)((1 - share) * mean[c] + share * batch_mean[c]);
+        variance[c] = (float)((1 - share) * variance[c] + share * unbiased * batch_variance[c]);
+    }
+}
+
+/* Stored before it is overwritten. */
+static comet_status apply_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    float *w = r->puts && r->lossy ? room_of(r, worker) : NULL;
+    if (r->puts && !r->lossy)
+        TRY(comet_store_put_tile(r->m->store, r->slot, tile, worker, r->in + first));
+    norm_apply(r->s, r->in + first, first, n, &r->apply, r->out + first, w);
+    if (w && tile + 1 < r->n_tiles)
+        comet_store_prefetch(r->m->store, worker, r->in + first + n);
+    return w ? comet_store_put_tile(r->m->store, r->slot, tile, worker, w) : COMET_OK;
+}
+
+static comet_status apply_and_put(norm_run *r, bool trains)
+{
+    comet_store *store = r->m->store;
+    const bool puts = trains && r->slot != COMET_NO_SLOT;
+    const bool raw = puts && comet_store_slot_policy(store, r->slot)->policy == COMET_POLICY_RAW;
+    r->puts = puts && !raw;
+    if (raw)
+        TRY(comet_store_put(store, r->slot, value_data(r->m, r->o->inputs[0])));
+    if (r->puts)
+        TRY(comet_store_put_begin(store, r->slot));
+    TRY(for_tiles(r, apply_tile));
+    return r->puts ? comet_store_put_end(store, r->slot) : COMET_OK;
+}
+
+norm_late norm_late_of(comet_model *m, const op *o)
+{
+    norm_run r;
+    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
+    return (norm_late){.shape = r.s,
+                       .apply = r.apply,
+                       .in = value_data(m, o->inputs[0]),
+                       .rooms = r.rooms,
+                       .room = room_floats(&r),
+                       .piece = min_u64(r.tile, max_u64(LATE_PIECE / r.s->period, 1) * r.s->period)};
+}
+
+const float *norm_apply_late(const norm_late *l, uint64_t first, uint64_t n, size_t worker)
+{
+    float *y = l->rooms + worker * l->room;
+    norm_apply(l->shape, l->in + first, first, n, &l->apply, y, NULL);
+    return y;
+}
+
+comet_status norm_forward(comet_model *m, op *o, run_mode mode)
+{
+    norm_run r;
+    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
+    float *mean = statistic(m, o->mean), *variance = statistic(m, o->variance);
+    r.in = value_data(m, o->inputs[0]);
+    r.out = value_data(m, o->output);
+    if (mode != RUN_EVALUATE) {
+        mean = m->statistics + o->batch_mean;
+        variance = m->statistics + o->batch_variance;
+        TRY(batch_statistics(&r, mean, variance));
+    }
+    set_coefficients(&r, MEAN, FROM, mean, variance);
+    if (m->dump && mode == RUN_TRAIN)
+        TRY(dump_tensor(m, o->layer->name, "bn input", m->values[o->inputs[0]].layout, r.in));
+    if (o->applied_by == NONE)
+        TRY(apply_and_put(&r, mode == RUN_TRAIN));
+    if (mode == RUN_TRAIN)
+        move_statistics(&r);
+    return COMET_OK;
+}
+
+/* ---- backward ---- */
+
+/* `next`: what is read or written right behind, for as many elements. */
+static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float *next,
+                              const float **v)
+{
+    float *room = r->whole ? r->whole + first : room_of(r, worker);
+    *v = room;
+    if (r->o->norm_decoded)
+        return COMET_OK;
+    comet_store_prefetch(r->m->store, worker, next);
+    return comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
+}
+
+void norm_took(op *o, bool all)
+{
+    o->norm_decoded |= all && o->norm_whole != NO_BUFFER;
+}
+
+static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    const float *v;
+    TRY(take_tile(r, tile, worker, first, r->out + (first - r->out_first), &v));
+    norm_output(r->s, v, first, n, &r->stored, r->out + (first - r->out_first));
+    return COMET_OK;
+}
+
+comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch)
+{
+    norm_run r;
+    begin_run(&r, m, o, scratch);
+    r.out = y;
+    r.out_first = first_tile * r.tile;
+    set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
+    return for_tiles_of(&r, first_tile, end_tile, output_tile);
+}
+
+static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    const float *v;
+    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
+    norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, r->observes, segments_of(r, tile));
+    return COMET_OK;
+}
+
+static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    const float *v;
+    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
+    norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, r->out + first);
+    return COMET_OK;
+}
+
+/* The sums of d, of d xhat, of xhat as it is stored, and of d^2 where that is observed. */
+static comet_status sum_gradients(norm_run *r)
+{
+    TRY(for_tiles(r, sums_tile));
+    fold_tiles(r);
+    return COMET_OK;
+}
+
+/* What an error in the stored tensor does, see docs/theory.md; the sums are in `folded`. */
+static void observe(const norm_run *r)
+{
+    const comet_model *m = r->m;
+    const uint64_t channels = r->s->channels;
+    const double count = count_of(r);
+    const float *mean = m->statistics + r->o->batch_mean, *variance = m->statistics + r->o->batch_variance;
+    const float floor = gamma_floor(r, learnt(m, m->weights, r->o->weight));
+    norm_harm harm = {0};
+    for (uint64_t c = 0; c < channels; c++) {
+        const channel_norm n = channel_of(r, c, mean, variance, floor);
+        const double squares = r->folded[3 * channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
+        const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count;
+        const float s = (float)(r->folded[channels + c] / count); /* in float, as bounds have always had it: the same bits */
+        const double s2 = (double)s * (double)s;
+        harm.scale += squares / g2;
+        harm.passed += k * k * (count * s2 + squares / count) / g2;
+        harm.cut += k * k * count * s2 / g2;
+        harm.energy += k * k * (squares - count * (average * average + s2));
+    }
+    assess_norm(r->m, r->o, &harm);
+}
+
+/* Errors of what is stored have a mean, which is not the same for all channels: values that the relu cut off lie nearer to its
+ * threshold than the middle of a step does. It is taken off xhat, so that what is passed on has no mean, as without errors:
+ * added up over all positions that would count for far more than what differs from element to element. The sum of d xhat
+ * stays as it is, since d is 0 where the relu cut off. */
+static void set_gradient(const norm_run *r, float *scale, float *shift)
+{
+    const comet_model *m = r->m;
+    const uint64_t channels = r->s->channels;
+    const double count = count_of(r);
+    for (int kind = GAIN; kind <= OFFSET; kind++) {
+        for (uint64_t c = 0; c < channels; c++) {
+            const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
+            const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
+            const double mean = r->lossy ? r->folded[2 * channels + c] / count : 0; /* of xhat */
+            scale[c] = (float)r->folded[channels + c];
+            shift[c] = (float)r->folded[c];
+            r->channel[c] = (float)(kind == GAIN     ? gain
+                                    : kind == OFFSET ? gain * (s * mean - r->folded[c] / count)
+                                                     : -gain * s);
+        }
+        norm_spread(r->s, r->channel, r->lanes[kind]);
+    }
+    for (uint64_t l = 0; l < norm_lanes(r->s); l++)
+        r->lanes[SLOPE][l] *= r->lanes[HAT_SCALE][l];
+}
+
+comet_status norm_backward(comet_model *m, op *o)
+{
+    norm_run r;
+    const bool adds = m->n_accumulated > 0;
+    float *scale = gradient_at(m, o, o->weight), *shift = gradient_at(m, o, o->bias);
+    float *fresh_scale = adds ? arena_at(&m->arena, o->fresh_weight) : scale;
+    float *fresh_shift = adds ? arena_at(&m->arena, o->fresh_bias) : shift;
+    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_backward));
+    set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
+    r.dy = arena_at(&m->arena, o->diff);
+    r.out = arena_at(&m->arena, o->deliveries[0].write);
+    r.observes = assess_is_due(m) && r.lossy;
+    TRY(sum_gradients(&r));
+    norm_took(o, true);
+    if (r.observes)
+        observe(&r);
+    set_gradient(&r, fresh_scale, fresh_shift);
+    TRY(for_tiles(&r, gradient_tile));
+    if (adds) {
+        add_to(m->parameters[o->weight].n, fresh_scale, scale);
+        add_to(m->parameters[o->bias].n, fresh_shift, shift);
+    }
+    return COMET_OK;
+}
+
+/* ---- preparation ---- */
+
+static comet_status norm_parameters(comet_model *m, op *o, uint64_t channels)
+{
+    parameter scale = named_parameter(o, "weight"), shift = named_parameter(o, "bias");
+    parameter mean = named_parameter(o, "running_mean"), variance = named_parameter(o, "running_var");
+    scale.filled = shift.filled = mean.filled = variance.filled = true;
+    scale.fill = variance.fill = 1;
+    mean.learnt = variance.learnt = false;
+    TRY(add_vector(m, &scale, channels, &o->weight));
+    TRY(add_vector(m, &shift, channels, &o->bias));
+    TRY(add_vector(m, &mean, channels, &o->mean));
+    TRY(add_vector(m, &variance, channels, &o->variance));
+    const uint64_t padded = (channels + 15) / 16 * 16;
+    o->batch_mean = m->n_statistics;
+    o->batch_variance = m->n_statistics + padded;
+    m->n_statistics += 2 * padded;
+    return COMET_OK;
+}
+
+comet_status norm_prepare(comet_model *m, op *o)
+{
+    const layout *data = m->values[o->inputs[0]].layout;
+    const uint64_t channels = comet_net_shape(m->net, o->layer->inputs[0]).channels;
+    m->values[o->output].layout = data;
+    o->norm = norm_shape_of(data, o->relu);
+    if (o->norm.channels != channels)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: its %llu channels do not lie as such", o->layer->name,
+                          (unsigned long long)channels);
+    return norm_parameters(m, o, channels);
+}

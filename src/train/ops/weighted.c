@@ -1,0 +1,333 @@
+/*
+ * Convolution and linear layers. Backward takes the batch in parts, so that a coded input is never whole in memory.
+ */
+#include <string.h>
+
+#include "base/bytes.h"
+#include "train/graph/graph.h"
+#include "train/math/depthwise.h"
+#include "train/math/elementwise.h"
+
+/* ---- parameters ---- */
+
+/* Weight and bias of a convolution or linear layer; the weight lies as the forward kernel wants it. */
+static comet_status add_weights(comet_model *m, op *o, uint32_t n_dims, const uint64_t *dims, uint64_t fan_in, uint64_t fan_out)
+{
+    parameter p = named_parameter(o, "weight");
+    uint64_t lying[5];
+    p.layout = kernel_layout(o->forward, ARG_WEIGHTS);
+    TRY(layout_plain(m->backend, layout_dims(p.layout, lying), lying, &p.plain));
+    p.n_dims = n_dims;
+    memcpy(p.dims, dims, n_dims * sizeof *dims);
+    p.init = o->layer->init;
+    p.fan_in = fan_in;
+    p.fan_out = fan_out;
+    TRY(graph_add_parameter(m, &p, &o->weight));
+    if (!o->layer->bias)
+        return COMET_OK;
+    parameter bias = named_parameter(o, "bias");
+    bias.init = o->layer->init;
+    bias.fan_in = fan_in;
+    return add_vector(m, &bias, o->layer->out_channels, &o->bias);
+}
+
+/* Backward kernels may want the weights in another layout than forward's. */
+static comet_status bridge_layouts(comet_model *m, op *o)
+{
+    const layout *kept = kernel_layout(o->forward, ARG_WEIGHTS);
+    const layout *data = o->backward_data ? kernel_layout(o->backward_data, ARG_WEIGHTS) : kept;
+    const layout *gradient = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : kept;
+    if (data != kept)
+        TRY(kernel_reorder(m->backend, kept, data, &o->weights_reorder));
+    if (gradient != kept)
+        TRY(kernel_reorder(m->backend, gradient, kept, &o->gradient_reorder));
+    return COMET_OK;
+}
+
+/* ---- kernels ---- */
+
+#define SMALL_SCRATCH ((uint64_t)64 << 20)
+#define LARGE_SCRATCH ((uint64_t)160 << 20)
+#define PART_BYTES ((uint64_t)32 << 20) /* of an input that backward decodes at once */
+
+/* Up to four times what a kernel itself reads and writes is in proportion; beyond that direct convolution gives back more
+ * memory than it costs time. */
+static void set_scratch(conv_spec *s)
+{
+    const uint64_t data = sizeof(float) * s->batch * (s->in[0] * s->in[1] * s->in[2] + s->out[0] * s->out[1] * s->out[2]);
+    s->data_scratch_bytes = SMALL_SCRATCH;
+    s->weights_scratch_bytes = max_u64(SMALL_SCRATCH, min_u64(4 * data, LARGE_SCRATCH));
+}
+
+static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool relu, const layout *input)
+{
+    uint64_t dims[5];
+    layout_dims(input, dims);
+    conv_spec s = {.batch = m->params.batch, .groups = l->groups, .bias = l->bias, .relu = relu};
+    memcpy(s.in, dims + 1, sizeof s.in);
+    memcpy(s.kernel, l->kernel, sizeof s.kernel);
+    memcpy(s.stride, l->stride, sizeof s.stride);
+    memcpy(s.padding, l->padding, sizeof s.padding);
+    memcpy(s.dilation, l->dilation, sizeof s.dilation);
+    s.out[0] = l->out_channels;
+    for (int i = 0; i < 2; i++) {
+        const uint64_t window = (uint64_t)l->dilation[i] * (l->kernel[i] - 1) + 1;
+        s.out[1 + i] = (s.in[1 + i] + 2 * (uint64_t)l->padding[i] - window) / l->stride[i] + 1;
+    }
+    s.winograd = !m->params.no_winograd;
+    set_scratch(&s);
+    return s;
+}
+
+comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **wanted)
+{
+    const conv_spec s = conv_spec_of(m, layer, relu, input);
+    kernel *k;
+    TRY(kernel_conv_forward(m->backend, &s, input, &k));
+    *wanted = kernel_layout(k, ARG_SRC);
+    kernel_destroy(k);
+    return COMET_OK;
+}
+
+static bool is_depthwise(const conv_spec *s)
+{
+    return s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0];
+}
+
+/* Backward weights: the library's kernel, or our own where that is reference code and the layouts suit. */
+static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec *s)
+{
+    uint64_t block;
+    TRY(kernel_conv_backward_weights(m->backend, s, o->forward, &o->backward_weights));
+    o->own_depthwise = is_depthwise(s) && !s->bias && kernel_is_slow(o->backward_weights) &&
+                       layout_describe(input_layout(m, o), &block) == ORDER_BLOCKED && (block == 8 || block == 16) &&
+                       layout_is_depthwise(kernel_layout(o->forward, ARG_WEIGHTS), block);
+    if (!o->own_depthwise)
+        return COMET_OK;
+    kernel_destroy(o->backward_weights);
+    o->backward_weights = NULL;
+    return COMET_OK;
+}
+
+/* Will any gradient flow to input 0? Known while ops are prepared in order: an earlier op has parameters. */
+static bool has_learnt_before(const comet_model *m, const op *o)
+{
+    for (uint32_t i = 0; i < o->index; i++)
+        if (m->ops[i].weight != NONE)
+            return true;
+    return false;
+}
+
+/* Equal parts of the batch with at most PART_BYTES of the input, that leave every thread two images and are large beside the
+ * weights, whose gradient is added up once a part; all tensors must begin aligned. How tensors are held does not matter, so
+ * that results do not depend on it. */
+static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
+{
+    const uint64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
+    const uint64_t weights = s->out[0] * s->in[0] / s->groups * s->kernel[0] * s->kernel[1];
+    uint32_t best = 1;
+    for (uint32_t n = 2; n <= s->batch && in % 16 == 0 && out % 16 == 0; n++) {
+        const uint64_t images = s->batch / n;
+        if (images < 2 * (uint64_t)m->params.n_threads || images * in < 8 * weights || best * PART_BYTES >= s->batch * in * 4)
+            break;
+        if (s->batch % n == 0)
+            best = n;
+    }
+    return best;
+}
+
+comet_status conv_prepare(comet_model *m, op *o)
+{
+    const comet_layer *l = o->layer;
+    conv_spec s = conv_spec_of(m, l, o->relu, input_layout(m, o));
+    const uint64_t area = (uint64_t)l->kernel[0] * l->kernel[1], in = s.in[0] / l->groups;
+    const uint64_t dims[4] = {l->out_channels, in, l->kernel[0], l->kernel[1]};
+    const bool first = !has_learnt_before(m, o);
+    TRY(kernel_conv_forward(m->backend, &s, input_layout(m, o), &o->forward));
+    set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
+    TRY(add_weights(m, o, 4, dims, in * area, l->out_channels * area));
+    if (m->params.inference)
+        return COMET_OK;
+    o->n_parts = conv_parts(m, &s);
+    s.batch /= o->n_parts;
+    set_scratch(&s);
+    if (!first)
+        TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
+    TRY(conv_prepare_weights(m, o, &s));
+    o->masks = o->relu;
+    return bridge_layouts(m, o);
+}
+
+comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k)
+{
+    conv_spec s = conv_spec_of(m, o->layer, false, input_layout(m, o));
+    s.batch = n_images;
+    s.in[0] = channels;
+    s.bias = s.winograd = false;
+    return kernel_conv_backward_weights(m->backend, &s, o->forward, k);
+}
+
+comet_status linear_prepare(comet_model *m, op *o)
+{
+    const comet_layer *l = o->layer;
+    const comet_shape in = comet_net_shape(m->net, l->inputs[0]);
+    const uint64_t inputs = (uint64_t)in.channels * in.height * in.width, dims[2] = {l->out_channels, inputs};
+    const bool first = !has_learnt_before(m, o);
+    TRY(kernel_linear_forward(m->backend, l->out_channels, l->bias, o->relu, input_layout(m, o), &o->forward));
+    set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
+    TRY(add_weights(m, o, 2, dims, inputs, l->out_channels));
+    if (m->params.inference)
+        return COMET_OK;
+    o->n_parts = 1;
+    if (!first)
+        TRY(kernel_linear_backward_data(m->backend, o->forward, &o->backward_data));
+    TRY(kernel_linear_backward_weights(m->backend, l->bias, o->forward, &o->backward_weights));
+    o->masks = o->relu;
+    return bridge_layouts(m, o);
+}
+
+/* ---- running ---- */
+
+comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
+{
+    if (mode == RUN_TRAIN)
+        assess_before(m, o);
+    const kernel_args args = {.at = {[ARG_SRC] = value_data(m, o->inputs[0]),
+                                     [ARG_WEIGHTS] = learnt(m, m->weights, o->weight),
+                                     [ARG_BIAS] = learnt(m, m->weights, o->bias),
+                                     [ARG_DST] = value_data(m, o->output),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_forward)}};
+    return kernel_run(o->forward, &args);
+}
+
+/* Where part `part` of o's batch begins in a tensor of value v. */
+static float *part_of(const comet_model *m, const op *o, uint32_t v, float *whole, uint32_t part)
+{
+    return whole + part * (layout_bytes(m->values[v].layout) / sizeof(float) / o->n_parts);
+}
+
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
+                        float *gradient)
+{
+    const comet_layer *l = o->layer;
+    depthwise_spec d = {.batch = n_images};
+    uint64_t in[5], out[5];
+    layout_dims(input_layout(m, o), in);
+    layout_dims(m->values[o->output].layout, out);
+    layout_describe(input_layout(m, o), &d.block);
+    d.n_blocks = (in[1] + d.block - 1) / d.block;
+    for (int i = 0; i < 2; i++) {
+        d.in[i] = in[2 + i];
+        d.out[i] = out[2 + i];
+        d.kernel[i] = l->kernel[i];
+        d.stride[i] = l->stride[i];
+        d.padding[i] = l->padding[i];
+        d.dilation[i] = l->dilation[i];
+    }
+    depthwise_backward_weights(&d, x, diff, gradient);
+}
+
+comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
+{
+    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part);
+    if (o->own_depthwise) {
+        depthwise_gradient(m, o, m->params.batch / o->n_parts, value_data_backward(m, o->inputs[0]), diff, weight);
+        return COMET_OK;
+    }
+    const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
+                                     [ARG_DIFF_WEIGHTS] = weight,
+                                     [ARG_DIFF_BIAS] = bias,
+                                     [ARG_DIFF_DST] = diff,
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
+    return kernel_run(o->backward_weights, &args);
+}
+
+uint64_t op_gradient_bytes(const comet_model *m, const op *o)
+{
+    const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
+    return layout_bytes(l ? l : m->parameters[o->weight].layout);
+}
+
+uint64_t op_part_gradient_bytes(const comet_model *m, const op *o)
+{
+    const uint64_t weight = padded_floats(op_gradient_bytes(m, o) / sizeof(float));
+    return (weight + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
+}
+
+/* The first part writes, the others add. */
+static comet_status run_parts(comet_model *m, op *o, float *weight, float *bias)
+{
+    const uint64_t n = op_gradient_bytes(m, o) / sizeof(float);
+    float *part_weight = arena_at(&m->arena, o->part_gradient);
+    float *part_bias = bias && part_weight ? part_weight + padded_floats(n) : NULL;
+    for (uint32_t k = 0; k < o->n_parts; k++) {
+        TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
+        TRY(op_run_backward_weights(m, o, k, k == 0 ? weight : part_weight, k == 0 ? bias : part_bias));
+        if (k > 0)
+            add_to(n, part_weight, weight);
+        if (k > 0 && bias)
+            add_to(m->parameters[o->bias].n, part_bias, bias);
+        TRY(assess_weighted(m, o, k));
+    }
+    return COMET_OK;
+}
+
+/* The gradient goes where it is kept; or first beside it, if its layout differs or it is to be added to what is there. */
+static comet_status weighted_backward_weights(comet_model *m, op *o)
+{
+    const bool adds = m->n_accumulated > 0;
+    float *weight = gradient_at(m, o, o->weight), *bias = gradient_at(m, o, o->bias);
+    float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
+    float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
+    TRY(run_parts(m, o, fresh_weight, fresh_bias));
+    if (o->gradient_reorder) {
+        float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
+        const kernel_args move = {
+            .at = {[ARG_SRC] = fresh_weight, [ARG_DST] = there, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
+        TRY(kernel_run(o->gradient_reorder, &move));
+        fresh_weight = there;
+    }
+    if (adds)
+        add_to(m->parameters[o->weight].n, fresh_weight, weight);
+    if (adds && bias)
+        add_to(m->parameters[o->bias].n, fresh_bias, bias);
+    return COMET_OK;
+}
+
+/* The gradient of the input from a part of the batch; where that is to be added to another, part by part. */
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part)
+{
+    const delivery *d = &o->deliveries[0];
+    float *write = arena_at(&m->arena, d->write), *whole = d->by_parts ? arena_at(&m->arena, d->sum) : write;
+    float *there = part_of(m, o, o->inputs[0], whole, part);
+    void *scratch = arena_at(&m->arena, o->scratch_backward);
+    const kernel_args args = {.at = {[ARG_DIFF_SRC] = d->by_parts ? write : there,
+                                     [ARG_WEIGHTS] = weights,
+                                     [ARG_DIFF_DST] = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part),
+                                     [ARG_SCRATCH] = scratch}};
+    TRY(kernel_run(o->backward_data, &args));
+    if (o->folded)
+        TRY(folded_add_input(m, o, args.at[ARG_DIFF_SRC]));
+    const kernel_args sum = {.at = {[ARG_SRC] = there, [ARG_SRC_1] = write, [ARG_DST] = there, [ARG_SCRATCH] = scratch}};
+    return d->by_parts ? kernel_run(o->add[0], &sum) : COMET_OK;
+}
+
+comet_status weighted_backward(comet_model *m, op *o)
+{
+    if (o->folded)
+        return folded_backward(m, o);
+    TRY(weighted_backward_weights(m, o));
+    if (!wants_gradient(m, o, 0))
+        return COMET_OK;
+    void *weights = learnt(m, m->weights, o->weight);
+    if (o->weights_reorder) {
+        void *copy = arena_at(&m->arena, o->weights_copy);
+        const kernel_args move = {
+            .at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
+        TRY(kernel_run(o->weights_reorder, &move));
+        weights = copy;
+    }
+    for (uint32_t k = 0; k < o->n_parts; k++)
+        TRY(weighted_part_of_data(m, o, weights, k));
+    return COMET_OK;
+}
