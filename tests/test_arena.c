@@ -3,7 +3,7 @@
 
 #include "base/random.h"
 #include "testing.h"
-#include "train/memory/arena.h"
+#include "train/graph/arena.h"
 
 enum { N_MOMENTS = 60 };
 

@@ -412,10 +412,10 @@ static void test_spikes(void **state)
     const adapt *a = t.model->assessment->adapt;
     assert_true(adapt_eb(a, 0) > 0);
     for (uint32_t i = 0; i < 200; i++)
-        assess_loss(t.model, i % 2 ? 0.4 : 1.6);
-    assess_loss(t.model, 3.5);
+        tell_loss_known(t.model, i % 2 ? 0.4 : 1.6);
+    tell_loss_known(t.model, 3.5);
     assert_true(adapt_eb(a, 0) > 0 && comet_model_compression(t.model).n_withdrawals == 0);
-    assess_loss(t.model, 6);
+    tell_loss_known(t.model, 6);
     assert_true(adapt_eb(a, 0) == 0 && comet_model_compression(t.model).n_withdrawals == 1);
     trial_free(&t);
     comet_net_destroy(net);

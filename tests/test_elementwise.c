@@ -77,7 +77,7 @@ static void test_pass_where_positive(void **state)
 }
 
 /* Signs stand for what they were taken of; words behind the last are left alone. */
-static void test_pass_where_set(void **state)
+static void test_relu_backward_mask(void **state)
 {
     float y[MOST] = {0}, dy[MOST], dx[MOST + 1];
     uint16_t signs[MOST / SIGNS_A_WORD + 2];
@@ -92,10 +92,10 @@ static void test_pass_where_set(void **state)
         for (size_t i = 0; i < n; i++)
             if ((signs[i / SIGNS_A_WORD] >> i % SIGNS_A_WORD & 1) != (y[i] > 0))
                 fail_because("the sign of %a at %zu of %zu", (double)y[i], i, n);
-        pass_where_set(n, signs, dy, dx);
+        relu_backward_mask(n, signs, dy, dx);
         check_pass(y, dy, dx, n);
         memcpy(dx, dy, n * sizeof *dx);
-        pass_where_set(n, signs, dx, dx);
+        relu_backward_mask(n, signs, dx, dx);
         check_pass(y, dy, dx, n);
         assert_true(dx[n] == 7 && signs[n_words] == 0x1234);
     }
@@ -106,7 +106,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_pass_where_positive),
-        cmocka_unit_test(test_pass_where_set),
+        cmocka_unit_test(test_relu_backward_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

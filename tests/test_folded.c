@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "train/assess/assess.h"
+#include "train/ops/ops.h"
 #include "training.h"
 
 /* The end of a bottleneck, and a shortcut that reads the same input. */
@@ -79,10 +80,10 @@ static void check_gradients(comet_net *net, uint32_t batch, uint32_t accumulate,
     trial a = trial_make(net, &coded), b = trial_make(net, &raw);
     assert_int_equal(count_folded(a.model), 2);
     assert_int_equal(count_folded(b.model), 0);
-    assert_true((op_named(a.model, "s")->mask_sums != NO_BUFFER) == summed);
+    assert_true((op_named(a.model, "s")->buffers.mask_sums != NO_BUFFER) == summed);
     if (summed)
-        assert_true(op_named(a.model, "ne")->applied_by == op_named(a.model, "s")->index);
-    assert_true((a.model->values[op_named(a.model, "s")->output].signs != NO_BUFFER) == op_named(a.model, "s")->masks);
+        assert_true(batch_norm_of(op_named(a.model, "ne"))->deferred_to == op_named(a.model, "s")->index);
+    assert_true((a.model->values[op_named(a.model, "s")->output].signs != NO_BUFFER) == op_named(a.model, "s")->mask.used);
     assert_true(b.model->values[op_named(b.model, "s")->output].signs == NO_BUFFER);
     for (uint32_t k = 0; k < accumulate; k++) {
         trial_batch(&a, k);
@@ -273,7 +274,7 @@ static double error_over_predicted(const comet_model *coded, const comet_model *
     float *x = tensor_read(coded, tensor_index(coded, COMET_TENSOR_GRADIENT, name), &info);
     float *y = tensor_read(raw, tensor_index(raw, COMET_TENSOR_GRADIENT, name), NULL);
     const double error = relative_distance(info.n_elements, x, y) * norm_of(info.n_elements, y);
-    const adapt_observation *seen = &coded->assessment->seen[op_named(coded, layer)->consumer];
+    const adapt_observation *seen = &coded->assessment->seen[coded->assessment->ops[op_named(coded, layer)->index].consumer];
     free(x);
     free(y);
     return error * error / (seen->gain * seen->eb * seen->eb);

@@ -8,6 +8,7 @@
 #include "train/assess/assess.h"
 #include "train/assess/sample.h"
 #include "train/math/reduce.h"
+#include "train/ops/ops.h"
 #include "training.h"
 
 /* Convolutions of all kinds, each behind a relu so that its input is stored: channels in blocks and others, strides, groups,
@@ -128,11 +129,11 @@ static void compare_parts(comet_model *m, const op *o, const stored_input *in, f
 /* Energy of the sample's gradient by the whole kernel, part by part. */
 static double whole_energy(comet_model *m, op *o, const stored_input *in)
 {
-    const uint64_t bytes = op_gradient_bytes(m, o), bias_bytes = 4096;
+    const uint64_t bytes = weighted_gradient_bytes(m, o), bias_bytes = 4096;
     float *sum = aligned(bytes), *part = aligned(bytes), *bias = o->bias == NONE ? NULL : aligned(bias_bytes);
     for (uint32_t k = 0; k < o->n_parts; k++) {
         m->values[o->inputs[0]].taken = in->error + k * (in->n / o->n_parts);
-        assert_int_equal(op_run_backward_weights(m, o, k, part, bias), COMET_OK);
+        assert_int_equal(weighted_part_of_weights(m, o, k, part, bias), COMET_OK);
         for (uint64_t i = 0; i < bytes / sizeof *sum; i++)
             sum[i] += part[i];
     }
@@ -155,7 +156,7 @@ static void note_errors(const sampler *s, stored_input *in)
 /* The errors, to half a unit twice, and the share of non-zeros. */
 static void check_errors(const comet_model *m, const op *o, const stored_input *in, const float *work)
 {
-    const sampler *s = o->sampler;
+    const sampler *s = sampler_of(m, o);
     const channel_blocks blocks = blocks_of(m->values[o->inputs[0]].layout);
     uint64_t n_nonzero = 0, n_padding = 0;
     for (uint64_t i = 0; i < s->n_images; i++)
@@ -171,7 +172,7 @@ static void check_errors(const comet_model *m, const op *o, const stored_input *
 /* One round of channels: x is kept, then stored with errors. Returns where in an image the sample was. */
 static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
 {
-    sampler *s = o->sampler;
+    sampler *s = sampler_of(m, o);
     stored_input in = make_input(m, o, r);
     float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
     const float *gradient;
@@ -183,7 +184,7 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
     note_errors(s, &in);
     assert_int_equal(s->n_images, m->params.batch < 32 ? m->params.batch : 32);
     assert_true(s->first + s->n <= in.image);
-    fill(r, m->values[o->output].layout, m->params.batch * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+    fill(r, m->values[o->output].layout, m->params.batch * image_floats(m, o->output), arena_at(&m->arena, o->buffers.diff));
     compare_parts(m, o, &in, work);
     check_errors(m, o, &in, work);
     assert_int_equal(sample_gradient(m, o, work, &gradient, &n_gradient), COMET_OK);
@@ -205,9 +206,9 @@ static void check_model(uint32_t batch)
     uint32_t n = 0, n_of_channels = 0, n_folded = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         op *o = &m->ops[i];
-        if (!o->sampler)
+        if (!sampler_of(m, o))
             continue;
-        const sampler *s = o->sampler;
+        const sampler *s = sampler_of(m, o);
         for (uint64_t round = 0; round < s->n_choices + 1; round++)
             assert_int_equal(check_round(m, o, round, &r), round % s->n_choices * s->n);
         assert_int_equal(s->n_choices * s->n, image_floats(m, o->inputs[0]));
@@ -244,11 +245,11 @@ static void test_parts(void **state)
     uint32_t n_in_parts = 0, n_folded = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         op *o = &m->ops[i];
-        if (!o->sampler)
+        if (!sampler_of(m, o))
             continue;
         check_round(m, o, 1, &r);
         n_in_parts += o->n_parts > 1;
-        n_folded += o->n_parts > 1 && o->folded;
+        n_folded += o->n_parts > 1 && o->folds != NONE;
     }
     assert_true(n_in_parts > n_folded && n_folded > 0);
     trial_free(&t);
@@ -262,7 +263,9 @@ static double predicted_over_measured(trial *t, const char *name)
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (strcmp(m->ops[i].layer->name, name) == 0)
             o = &m->ops[i];
-    assert_true(o && o->consumer != NONE);
+    assert_non_null(o);
+    const uint32_t consumer = m->assessment->ops[o->index].consumer;
+    assert_true(consumer != NONE);
     const adapt *a = m->assessment->adapt;
     double predicted = 0;
     for (uint64_t step = 0; step < 4; step++) { /* assessed behind 2, with predictions alone, and 4 */
@@ -270,10 +273,9 @@ static double predicted_over_measured(trial *t, const char *name)
         assert_true(isfinite(trial_gradients(t, step)));
         assert_ok(comet_model_update(m, 0, step));
         if (step == 1)
-            predicted =
-                adapt_consumer_state(a, o->consumer).sigma_predicted / adapt_eb(a, adapt_consumer_tensor(a, o->consumer));
+            predicted = adapt_consumer_state(a, consumer).sigma_predicted / adapt_eb(a, adapt_consumer_tensor(a, consumer));
     }
-    return predicted / (adapt_consumer_state(a, o->consumer).sigma_measured / slot_eb(m, value_slot(m, o->inputs[0])));
+    return predicted / (adapt_consumer_state(a, consumer).sigma_measured / slot_eb(m, value_slot(m, o->inputs[0])));
 }
 
 /* Most of a kernel's taps lie on padding where images are small, and meet no errors: predictions know. */
@@ -310,7 +312,7 @@ static void test_turns(void **state)
     assert_int_equal(m->samples.n_turns, 2);
     uint64_t end[2] = {0, 0};
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        const sampler *s = m->ops[i].sampler;
+        const sampler *s = sampler_of(m, &m->ops[i]);
         if (!s)
             continue;
         assert_true(s->turn < 2 && s->offset >= end[s->turn] && s->offset % 64 == 0);
@@ -329,16 +331,16 @@ static void test_nothing_to_measure(void **state)
     comet_model *m = t.model;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        if (!o->sampler)
+        if (!sampler_of(m, o))
             continue;
         float *samples = aligned(m->samples.bytes);
-        o->sampler->x = NULL;
+        sampler_of(m, o)->x = NULL;
         set_bound(m, o, BOUND, true);
         sample_keep(m, o, 0, samples);
-        assert_null(o->sampler->x);
+        assert_null(sampler_of(m, o)->x);
         set_bound(m, o, 1e-44, false);
         sample_keep(m, o, 0, samples);
-        assert_null(o->sampler->x);
+        assert_null(sampler_of(m, o)->x);
         release(samples, m->samples.bytes);
     }
     trial_free(&t);
@@ -354,7 +356,7 @@ static void test_nonfinite(void **state)
     test_rng r = {9};
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        if (!o->sampler)
+        if (!sampler_of(m, o))
             continue;
         stored_input in = make_input(m, o, &r);
         float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
@@ -363,9 +365,9 @@ static void test_nonfinite(void **state)
         set_bound(m, o, BOUND, false);
         sample_keep(m, o, 0, samples);
         compare_parts(m, o, &in, work);
-        for (uint64_t k = 0; k < o->sampler->n; k++)
+        for (uint64_t k = 0; k < sampler_of(m, o)->n; k++)
             assert_near((double)work[k], k < COUNT_OF(bad) ? 0 : (double)(in.stored[k] - in.x[k]),
-                        1.01 * (double)o->sampler->unit);
+                        1.01 * (double)sampler_of(m, o)->unit);
         release(in.stored, in.n * sizeof *in.stored);
         release(in.error, in.n * sizeof *in.error);
         release(samples, m->samples.bytes);

@@ -11,7 +11,7 @@
 
 #include "comet/train.h"
 #include "train/checkpoint.h"
-#include "train/run/loss_watch.h"
+#include "train/math/loss_watch.h"
 #include "train/safetensors.h"
 
 #include "tiny_net.h"

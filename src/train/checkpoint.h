@@ -2,7 +2,7 @@
  * Checkpoints of a run: everything that going on with the same bits needs, in one file whose rename is the commit.
  *
  *   DIR/last.safetensors       the newest: weights, statistics, optimiser; the state below as JSON in the metadata key "comet",
- *                              the net's text in "net", adaptive bounds in "bounds" (model_state.h) as numbers in text
+ *                              the net's text in "net", adaptive bounds in "bounds" (assess/state.h) as numbers in text
  *   DIR/previous.safetensors   the one before, used where the newest is damaged
  *   DIR/best.safetensors       weights and statistics with the best top-1
  *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
@@ -15,7 +15,7 @@
 #define COMET_TRAIN_CHECKPOINT_H
 
 #include "comet/train.h"
-#include "train/run/loss_watch.h"
+#include "train/math/loss_watch.h"
 
 /* What a run is. Fields are u64 or double alone; checkpoint.c lists them. */
 typedef struct checkpoint_settings {

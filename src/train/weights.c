@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "train/assess/state.h"
+#include "train/graph/staging.h"
 #include "train/torch_file.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/threads.h"
-#include "train/assess/state.h"
 #include "train/math/reduce.h"
+#include "train/ops/ops.h"
 
 #define SPIKE 2.0           /* times the mean loss, and */
 #define SPIKE_SPREADS 6.0   /* mean deviations above it: losses of small batches differ by much */
@@ -18,33 +18,31 @@
 #define SILU_GAIN 0.126     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
-bool model_hides_momentum(const comet_model *m)
-{
-    const comet_optimiser *o = &m->params.optimiser;
-    return model_is_lossy(m) && o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0);
-}
-
 /* ---- tensors and consumers ---- */
 
 /* The tensor of the adaptive bound that stands for value v, or NONE. */
 static uint32_t tensor_for(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
-    return x->derived ? m->ops[x->producer].norm_tensor : x->tensor;
+    const assessment *a = m->assessment;
+    return x->derived ? a->ops[x->producer].tensor : a->value_tensors[v];
 }
 
 static comet_status add_tensors(comet_model *m)
 {
-    adapt *a = m->assessment->adapt;
+    assessment *a = m->assessment;
     for (uint32_t v = 0; v < m->n_values; v++) {
-        value *x = &m->values[v];
+        const value *x = &m->values[v];
+        a->value_tensors[v] = NONE;
         if (x->producer != NONE && !x->masks_only && slot_may_be_lossy(m, x->slot))
-            TRY(adapt_add_tensor(a, m->ops[x->producer].layer->name, layout_bytes(x->layout) / sizeof(float), &x->tensor));
+            TRY(adapt_add_tensor(a->adapt, m->ops[x->producer].layer->name, layout_bytes(x->layout) / sizeof(float),
+                                 &a->value_tensors[v]));
     }
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        op *o = &m->ops[i];
-        if (slot_may_be_lossy(m, o->norm_slot))
-            TRY(adapt_add_tensor(a, o->layer->name, o->norm.n_elements, &o->norm_tensor));
+        const op *o = &m->ops[i];
+        a->ops[i] = (op_bounds){NONE, NONE, NONE};
+        if (slot_may_be_lossy(m, o->own.slot))
+            TRY(adapt_add_tensor(a->adapt, o->layer->name, batch_norm_of(o)->shape.n_elements, &a->ops[i].tensor));
     }
     return COMET_OK;
 }
@@ -72,29 +70,30 @@ static comet_status add_passes(comet_model *m, const op *o)
 /* The tensor that batch norm o reads in backward, or NONE. */
 static uint32_t norm_tensor_of(const comet_model *m, const op *o)
 {
-    return o->folded_into == NONE ? o->norm_tensor : tensor_for(m, m->ops[o->folded_into].inputs[0]);
+    return o->backward_by == o->index ? m->assessment->ops[o->index].tensor : tensor_for(m, m->ops[o->backward_by].inputs[0]);
 }
 
-static comet_status add_consumers(comet_model *m, op *o)
+static comet_status add_consumers(comet_model *m, const op *o)
 {
     adapt *a = m->assessment->adapt;
+    op_bounds *b = &m->assessment->ops[o->index];
     if (!m->values[o->output].needs_gradient)
         return COMET_OK;
     const uint32_t norm = norm_tensor_of(m, o);
     if (norm != NONE) {
-        TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &o->consumer));
-        return adapt_add_pass(a, norm, o->layer->name, &o->pass);
+        TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &b->consumer));
+        return adapt_add_pass(a, norm, o->layer->name, &b->pass);
     }
     if (passes_only(o) || o->layer->op == COMET_OP_SIGMOID)
         return add_passes(m, o);
-    const uint32_t tensor = o->weight != NONE && o->mean == NONE ? tensor_for(m, o->inputs[0]) : NONE;
+    const uint32_t tensor = o->weight != NONE && !batch_norm_of(o) ? tensor_for(m, o->inputs[0]) : NONE;
     if (tensor == NONE)
         return COMET_OK;
     const parameter *p = &m->parameters[o->weight];
     uint64_t n = 1;
     for (uint32_t i = 0; i < p->n_dims; i++)
         n *= p->dims[i];
-    return adapt_add_parameter(a, tensor, o->layer->name, n, &o->consumer);
+    return adapt_add_parameter(a, tensor, o->layer->name, n, &b->consumer);
 }
 
 static comet_status allocate(comet_model *m)
@@ -112,34 +111,15 @@ static comet_status allocate(comet_model *m)
                : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
 }
 
-comet_status assess_create(comet_model *m)
-{
-    const comet_compression *c = &m->params.compression;
-    if (!model_is_lossy(m))
-        return COMET_OK;
-    m->assessment = calloc(1, sizeof *m->assessment);
-    if (!m->assessment)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
-    m->assessment->passes = calloc(m->n_ops * COMET_MAX_INPUTS, sizeof *m->assessment->passes);
-    if (!m->assessment->passes)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
-    const adapt_params params = {.rule = c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
-                                 .share = c->sigma > 0 ? c->sigma : c->noise,
-                                 .window = c->window,
-                                 .best_fit = !(c->sigma > 0)};
-    TRY(adapt_create(&m->assessment->adapt, &params));
-    TRY(add_tensors(m));
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        TRY(add_consumers(m, &m->ops[i]));
-    return allocate(m);
-}
-
 void assess_destroy(comet_model *m)
 {
     assessment *a = m->assessment;
     if (!a)
         return;
     adapt_destroy(a->adapt);
+    observer_remove(&m->observer, a);
+    free(a->ops);
+    free(a->value_tensors);
     free(a->seen);
     free(a->passes);
     free(a->deviations);
@@ -153,22 +133,10 @@ void assess_destroy(comet_model *m)
 
 /* ---- assessing ---- */
 
-bool assess_is_due(const comet_model *m)
-{
-    return m->assessment && m->assessment->due;
-}
-
 void comet_model_hold_bounds(comet_model *m, bool hold)
 {
     if (m->assessment)
         m->assessment->held_still = hold;
-}
-
-double slot_eb(const comet_model *m, comet_slot slot)
-{
-    comet_slot_report r;
-    comet_slot_report_init(&r);
-    return comet_store_slot_report(m->store, slot, &r) == COMET_OK ? r.eb : 0;
 }
 
 static void observe_pass(const comet_model *m, const pass_consumer *p)
@@ -188,14 +156,14 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
     const comet_optimiser *o = &m->params.optimiser;
     const bool adam = o->kind == COMET_OPTIMISER_ADAMW;
     const double beta = adam ? o->beta1 : model_hides_momentum(m) ? HIDDEN_MOMENTUM : (double)o->momentum;
-    const double weighted = 1 - pow(beta, (double)step);
+    const double collected = 1 - pow(beta, (double)step);
     const momentum_terms terms = {.gradient = gradient,
                                   .weights = m->weights + p->offset,
-                                  .momentum = m->first + p->offset,
+                                  .momentum = m->momentum + p->offset,
                                   .decay = adam ? 0 : (double)o->weight_decay,
-                                  .to_mean = !(weighted > 0) ? 0
-                                             : adam          ? 1 / weighted
-                                                             : (1 - beta) / weighted};
+                                  .to_mean = !(collected > 0) ? 0
+                                             : adam           ? 1 / collected
+                                                              : (1 - beta) / collected};
     double size;
     const double squares = momentum_distance(p->n, &terms, &size);
     seen->gradient_noise = adapt_noise(squares, beta, step);
@@ -204,21 +172,20 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
 
 static void move_hidden_momentum(comet_model *m, const parameter *p, const float *gradient)
 {
-    float *momentum = m->first + p->offset;
+    float *momentum = m->momentum + p->offset;
     const float *weights = m->weights + p->offset, decay = m->params.optimiser.weight_decay;
     for (uint64_t i = 0; i < p->n; i++)
         momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + gradient[i] + decay * weights[i];
 }
 
-void assess_gradient(comet_model *m, const op *o, uint64_t step)
+static void gradient_used(void *self, comet_model *m, const op *o, uint64_t step)
 {
-    assessment *a = m->assessment;
+    assessment *a = self;
+    const uint32_t consumer = a->ops[o->index].consumer;
     const uint32_t own[2] = {o->weight, o->bias};
-    if (!a)
-        return;
-    if (a->due && o->consumer != NONE)
+    if (a->due && consumer != NONE)
         compare_with_momentum(m, &m->parameters[o->weight], gradient_at(m, o, o->weight),
-                              model_hides_momentum(m) ? a->n_updates : step, &a->seen[o->consumer]);
+                              model_hides_momentum(m) ? a->n_updates : step, &a->seen[consumer]);
     for (int i = 0; i < 2 && model_hides_momentum(m); i++)
         if (own[i] != NONE)
             move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
@@ -254,24 +221,25 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
 static void choose_coarse(comet_model *m, const op *o)
 {
     assessment *a = m->assessment;
-    const double eb = adapt_eb(a->adapt, o->norm_tensor), left = adapt_pass_left(a->adapt, o->pass),
-                 harm = a->cut_gains[o->norm_slot] * eb * eb, last = a->coarse[o->norm_slot];
+    const op_bounds *b = &a->ops[o->index];
+    const double eb = adapt_eb(a->adapt, b->tensor), left = adapt_pass_left(a->adapt, b->pass),
+                 harm = a->cut_gains[o->own.slot] * eb * eb, last = a->coarse[o->own.slot];
     if (isnan(harm))
         return;
     double coarse = harm > 0 ? sqrt(1 + left / harm) : COARSEST;
     coarse = coarse < COARSEST ? coarse : COARSEST;
-    a->coarse[o->norm_slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
+    a->coarse[o->own.slot] = last >= 1 && coarse > last ? sqrt(last * coarse) : coarse;
 }
 
 static void observe_all(comet_model *m)
 {
     assessment *a = m->assessment;
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        const op *o = &m->ops[i];
-        if (o->consumer != NONE)
-            adapt_observe(a->adapt, o->consumer, &a->seen[o->consumer]);
-        if (o->pass != NONE)
-            adapt_observe(a->adapt, o->pass, &a->seen[o->pass]);
+        const op_bounds *b = &a->ops[i];
+        if (b->consumer != NONE)
+            adapt_observe(a->adapt, b->consumer, &a->seen[b->consumer]);
+        if (b->pass != NONE)
+            adapt_observe(a->adapt, b->pass, &a->seen[b->pass]);
     }
     for (uint32_t i = 0; i < a->n_passes; i++)
         observe_pass(m, &a->passes[i]);
@@ -283,16 +251,14 @@ static void assess_now(comet_model *m, uint64_t step)
     assessment *a = m->assessment;
     adapt_assess(a->adapt, step);
     for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].pass != NONE && m->ops[i].relu)
+        if (a->ops[i].pass != NONE && m->ops[i].relu)
             choose_coarse(m, &m->ops[i]);
     a->n_assessments++;
 }
 
-comet_status assess_update(comet_model *m, uint64_t step)
+static comet_status update_done(void *self, comet_model *m, uint64_t step)
 {
-    assessment *a = m->assessment;
-    if (!a)
-        return COMET_OK;
+    assessment *a = self;
     if (a->due)
         observe_all(m);
     a->complete = a->due && adapt_complete(a->adapt, step);
@@ -357,11 +323,9 @@ static void follow_loss(assessment *a, double loss)
     a->loss_mean = first ? loss : 0.98 * a->loss_mean + 0.02 * loss;
 }
 
-void assess_loss(comet_model *m, double loss)
+static void loss_known(void *self, comet_model *m, double loss)
 {
-    assessment *a = m->assessment;
-    if (!a)
-        return;
+    assessment *a = self;
     count_held(m);
     keep_deviations(m);
     const bool unsafe = !isfinite(loss) || is_spike(a, loss);
@@ -370,4 +334,76 @@ void assess_loss(comet_model *m, double loss)
         withdraw_bounds(m, m->step);
     if (isfinite(loss))
         follow_loss(a, loss);
+}
+
+/* What a step does not show is not known, rather than as before. */
+static void forget_observations(assessment *a, uint32_t n_slots)
+{
+    for (uint32_t i = 0; i < adapt_n_consumers(a->adapt); i++)
+        a->seen[i].gain = NAN;
+    for (uint32_t s = 0; s < n_slots; s++)
+        a->cut_gains[s] = NAN;
+}
+
+static comet_status step_begins(void *self, comet_model *m)
+{
+    assessment *a = self;
+    a->began = comet_now();
+    a->due = !a->held_still && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+    forget_observations(a, comet_store_n_slots(m->store));
+    return measure_begin(m);
+}
+
+static bool needs_norm(void *self, const comet_model *m)
+{
+    (void)m;
+    return ((const assessment *)self)->due;
+}
+
+/* ---- creation ---- */
+
+static comet_status add_listener(comet_model *m)
+{
+    const listener l = {.self = m->assessment,
+                        .step_begins = step_begins,
+                        .input_read = measure_input,
+                        .part_done = measure_part,
+                        .folded_part_done = measure_folded_part,
+                        .folded_done = measure_folded,
+                        .needs_norm = needs_norm,
+                        .norm_done = measure_norm,
+                        .loss_known = loss_known,
+                        .gradient_used = gradient_used,
+                        .update_done = update_done};
+    return observer_add(&m->observer, &l);
+}
+
+static comet_status create_adapt(comet_model *m)
+{
+    const comet_compression *c = &m->params.compression;
+    const adapt_params params = {.rule = c->sigma > 0 ? ADAPT_SIGMA : ADAPT_NOISE,
+                                 .share = c->sigma > 0 ? c->sigma : c->noise,
+                                 .window = c->window,
+                                 .best_fit = !(c->sigma > 0)};
+    return adapt_create(&m->assessment->adapt, &params);
+}
+
+comet_status assess_create(comet_model *m)
+{
+    if (!model_is_lossy(m))
+        return COMET_OK;
+    assessment *a = m->assessment = calloc(1, sizeof *a);
+    if (!a)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    a->passes = calloc((size_t)m->n_ops * COMET_MAX_INPUTS, sizeof *a->passes);
+    a->ops = calloc(m->n_ops, sizeof *a->ops);
+    a->value_tensors = calloc(m->n_values, sizeof *a->value_tensors);
+    if (!a->passes || !a->ops || !a->value_tensors)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+    TRY(create_adapt(m));
+    TRY(add_tensors(m));
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        TRY(add_consumers(m, &m->ops[i]));
+    TRY(allocate(m));
+    return add_listener(m);
 }

@@ -1,12 +1,14 @@
 /*
- * Assessments of a model inside: what model_assess.c (consumers, and the assessment itself), model_policy.c (how each tensor is
- * held), model_measure.c (gains and errors), model_state.c (checkpoints) and model_figures.c share.
+ * Adaptive bounds of a model: assess.c (consumers, and the assessment itself) listens to the model's steps; policy.c says how
+ * each tensor is held, measure.c finds gains and errors, sample.c keeps what errors are measured with, state.c is for
+ * checkpoints, figures.c for those who ask.
  */
 #ifndef COMET_TRAIN_ASSESS_ASSESS_H
 #define COMET_TRAIN_ASSESS_ASSESS_H
 
 #include "adapt/adapt.h"
 #include "train/graph/graph.h"
+#include "train/memory/memory.h"
 
 /* A consumer that only passes gradients on. */
 typedef struct pass_consumer {
@@ -20,8 +22,17 @@ typedef struct level_clock {
     uint64_t n_puts;
 } level_clock;
 
+/* What the adaptive bound knows of an op, NONE where it does not apply. */
+typedef struct op_bounds {
+    uint32_t consumer; /* its weights */
+    uint32_t pass;     /* the gradient it passes on */
+    uint32_t tensor;   /* what it stores for itself */
+} op_bounds;
+
 struct assessment {
     adapt *adapt;
+    op_bounds *ops;                      /* by op */
+    uint32_t *value_tensors;             /* by value: of the adaptive bound; NONE: exact, or masks alone */
     bool due, complete;                  /* this step is collected; and bounds were assessed with it */
     bool held_still;                     /* no step is collected */
     uint64_t n_assessments, n_collected; /* so far; steps collected for them */
@@ -33,38 +44,51 @@ struct assessment {
     double *deviations; /* by slot: of what was put last; 0: not known */
     double *cut_gains;  /* by slot of a batch norm: part of its pass-on gain at most that is of what the relu cut off; NaN:
                            unknown */
-    double *coarse;     /* likewise: how much more coarsely that is stored; at least 1, or 0 before it is known */
+    double *coarse;     /* by the same slots: how much more coarsely that is stored; at least 1, or 0 before it is known */
     bool *dense;        /* by slot: mode auto */
     level_clock *clocks;
     bool chosen;        /* `dense` is; not after a resume */
     uint64_t n_updates; /* that a hidden momentum has seen */
-    uint64_t n_nonzero; /* of the input at hand, in its parts so far */
+    uint64_t n_nonzero; /* non-zeros of the input that is read now, in its parts so far */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
     const char *nonfinite_layer;                     /* the first with such values; NULL: none */
 };
 
-static inline bool model_is_lossy(const comet_model *m)
+static inline bool assess_is_due(const comet_model *m)
 {
-    return m->coded && m->params.compression.mode >= COMET_COMPRESS_FAST;
-}
-
-static inline bool slot_may_be_lossy(const comet_model *m, comet_slot slot)
-{
-    return slot != COMET_NO_SLOT && comet_store_slot_spec(m->store, slot)->exactness != COMET_EXACT;
+    return m->assessment && m->assessment->due;
 }
 
 /* The bound that a slot was put with. */
-double slot_eb(const comet_model *m, comet_slot slot);
+static inline double slot_eb(const comet_model *m, comet_slot slot)
+{
+    comet_slot_report r;
+    comet_slot_report_init(&r);
+    return comet_store_slot_report(m->store, slot, &r) == COMET_OK ? r.eb : 0;
+}
 
-/* ---- model_measure.c ---- */
+/* ---- assess.c ---- */
 
-/* Of a step, when it is known whether that is due: room for samples, or none. */
-comet_status assess_begin(comet_model *m);
+/* Makes the assessment and adds it to the model's listeners, where anything is lossy. */
+comet_status assess_create(comet_model *m);
+void assess_destroy(comet_model *m);
 
-/* ---- model_policy.c ---- */
+/* ---- policy.c ---- */
 
+/* Sets the policies of all slots for the step to come, also where they are held exactly. */
+comet_status policy_set_all(comet_model *m);
 /* Mode auto: which slots are dense, where that is to be chosen. */
 comet_status choose_levels(comet_model *m);
+
+/* ---- measure.c: what the listener is told, see observer.h ---- */
+
+/* A step begins, and it is known whether it is collected: makes room for samples, or takes it back. */
+comet_status measure_begin(comet_model *m);
+void measure_input(void *self, comet_model *m, const op *o);
+comet_status measure_part(void *self, comet_model *m, const op *o, uint32_t part);
+comet_status measure_folded_part(void *self, comet_model *m, const op *o, uint32_t part);
+comet_status measure_folded(void *self, comet_model *m, const op *o);
+void measure_norm(void *self, comet_model *m, const op *o, const norm_harm *harm);
 
 #endif

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "train/assess/assess.h"
+#include "train/ops/ops.h"
 
 void comet_compression_init(comet_compression *compression)
 {
@@ -64,13 +65,13 @@ static comet_assessment_line line_about(const comet_model *m, comet_slot slot, u
                                    .bytes = r.bytes_held};
 }
 
-/* Of an op with weights. */
+/* The line of an op with weights. */
 static void fill_line(const comet_model *m, const op *o, comet_assessment_line *line)
 {
-    const bool norm = o->norm_slot != COMET_NO_SLOT;
-    const op *reader = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* of the tensor that the line is about */
-    const comet_slot slot = norm ? o->norm_slot : value_slot(m, reader->inputs[0]);
-    *line = line_about(m, slot, o->consumer, norm ? (double)o->norm_coarse : 1);
+    const bool norm = o->own.slot != COMET_NO_SLOT;
+    const op *reader = &m->ops[o->backward_by]; /* of the tensor that the line is about */
+    const comet_slot slot = norm ? o->own.slot : value_slot(m, reader->inputs[0]);
+    *line = line_about(m, slot, m->assessment->ops[o->index].consumer, norm ? (double)batch_norm_of(o)->coarse : 1);
     line->what = norm ? "bn output" : reader->type->kept_as;
 }
 
@@ -78,7 +79,7 @@ bool comet_model_assessment_line(const comet_model *m, size_t index, comet_asses
 {
     size_t i = 0;
     for (uint32_t k = 0; m->assessment && k < m->n_ops; k++)
-        if (m->ops[k].consumer != NONE && i++ == index) {
+        if (m->assessment->ops[k].consumer != NONE && i++ == index) {
             fill_line(m, &m->ops[k], line);
             return true;
         }

@@ -1,50 +1,46 @@
 /*
  * What errors do to gradients, collected in an assessing step. Every convolution tells what an error of its stored input does
  * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them in turn the error itself, from a
- * sample (model_sample.h).
+ * sample (sample.h).
  */
 #include <math.h>
 
 #include "base/bytes.h"
-#include "base/memory.h"
 #include "train/assess/assess.h"
 #include "train/assess/sample.h"
 #include "train/math/channel_sums.h"
 #include "train/math/reduce.h"
 #include "train/ops/folded.h"
 
-uint64_t assess_bytes(const comet_model *m)
-{
-    return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
-}
-
-comet_status assess_begin(comet_model *m)
+comet_status measure_begin(comet_model *m)
 {
     const assessment *a = m->assessment;
     for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].sampler)
-            m->ops[i].sampler->x = NULL;
+        if (sampler_of(m, &m->ops[i]))
+            sampler_of(m, &m->ops[i])->x = NULL;
     /* Not in the first assessment, when bounds are far from what they will be and coded tensors take the most memory. */
-    const bool samples = a->due && adapt_n_assessed(a->adapt) > 0 && assess_bytes(m) > 0;
+    const bool samples = a->due && adapt_n_assessed(a->adapt) > 0 && memory_sample_bytes(m) > 0;
     return samples == (m->samples.room != NULL) ? COMET_OK : memory_share_region(m, samples);
 }
 
 /* Each turn of a convolution takes the next channels. */
-void assess_before(comet_model *m, const op *o)
+void measure_input(void *self, comet_model *m, const op *o)
 {
-    const assessment *a = m->assessment;
-    if (!assess_is_due(m) || !m->samples.room || !o->sampler || o->consumer == NONE ||
-        o->sampler->turn != a->n_collected % m->samples.n_turns)
+    const assessment *a = self;
+    const sampler *s = sampler_of(m, o);
+    if (!a->due || !m->samples.room || !s || a->ops[o->index].consumer == NONE ||
+        s->turn != a->n_collected % m->samples.n_turns)
         return;
     sample_keep(m, o, a->n_collected / m->samples.n_turns, m->samples.room);
 }
 
-static bool is_sampled(const op *o)
+static bool is_sampled(const comet_model *m, const op *o)
 {
-    return o->sampler && o->sampler->x;
+    const sampler *s = sampler_of(m, o);
+    return s && s->x;
 }
 
-/* Behind the samples. */
+/* Work memory lies after the samples. */
 static float *work_of(const comet_model *m)
 {
     return (float *)m->samples.room + m->samples.bytes / sizeof(float);
@@ -80,7 +76,7 @@ static double taps_on_image(const comet_model *m, const op *o)
 /* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
 static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, double nonzero)
 {
-    const double energy = sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->diff));
+    const double energy = sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->buffers.diff));
     return taps_on_image(m, o) * nonzero / 3 * energy;
 }
 
@@ -108,10 +104,10 @@ static comet_status measure(comet_model *m, const op *o, double *squares)
 /* Measured over predicted for the sample; NaN where there is none, or it was stored exactly. */
 static comet_status compare_weighted(comet_model *m, const op *o, double eb, double *quotient)
 {
-    const sampler *s = o->sampler;
+    const sampler *s = sampler_of(m, o);
     double squares;
     *quotient = NAN;
-    if (!is_sampled(o))
+    if (!is_sampled(m, o))
         return COMET_OK;
     TRY(measure(m, o, &squares));
     const double predicted = weighted_gain(m, o, s->n_images, sample_nonzero(m, o)) * eb * eb / (double)s->n_choices;
@@ -120,15 +116,16 @@ static comet_status compare_weighted(comet_model *m, const op *o, double eb, dou
     return COMET_OK;
 }
 
-comet_status assess_weighted(comet_model *m, const op *o, uint32_t part)
+comet_status measure_part(void *self, comet_model *m, const op *o, uint32_t part)
 {
-    if (!assess_is_due(m) || o->consumer == NONE)
+    assessment *a = self;
+    const uint32_t consumer = a->ops[o->index].consumer;
+    if (!a->due || consumer == NONE)
         return COMET_OK;
-    assessment *a = m->assessment;
     const uint32_t n_images = m->params.batch / o->n_parts;
     const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
     a->n_nonzero = n_nonzero + (part > 0 ? a->n_nonzero : 0);
-    if (is_sampled(o))
+    if (is_sampled(m, o))
         sample_compare(m, o, part, work_of(m));
     if (part + 1 < o->n_parts)
         return COMET_OK;
@@ -136,12 +133,12 @@ comet_status assess_weighted(comet_model *m, const op *o, uint32_t part)
     const double gain = weighted_gain(m, o, m->params.batch, (double)a->n_nonzero / real_elements(m, o)) * m->params.accumulate;
     double quotient;
     TRY(compare_weighted(m, o, eb, &quotient));
-    a->seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
+    a->seen[consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
     return COMET_OK;
 }
 
-/* Of the gradient passed on, for an error of bound 1; NaN where something is let into a gradient that is nothing, or not
- * finite. */
+/* Share of the energy of the gradient passed on, for an error of bound 1; NaN where something is let into a gradient that is
+ * nothing, or not finite. */
 static double share_of_energy(double harmful, const norm_harm *harm)
 {
     return harm->energy > 0 ? harmful / harm->energy / 3 : harmful == 0 ? 0 : NAN;
@@ -150,38 +147,46 @@ static double share_of_energy(double harmful, const norm_harm *harm)
 static void observe_norm(comet_model *m, const op *o, const norm_harm *harm, double eb)
 {
     adapt_observation *seen = m->assessment->seen;
-    seen[o->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
-    seen[o->pass] = (adapt_observation){.gain = share_of_energy(harm->passed, harm), .measured = NAN, .eb = eb};
+    const op_bounds *b = &m->assessment->ops[o->index];
+    seen[b->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    seen[b->pass] = (adapt_observation){.gain = share_of_energy(harm->passed, harm), .measured = NAN, .eb = eb};
 }
 
-void assess_norm(comet_model *m, const op *o, const norm_harm *harm)
+void measure_norm(void *self, comet_model *m, const op *o, const norm_harm *harm)
 {
-    observe_norm(m, o, harm, slot_eb(m, o->norm_slot));
-    m->assessment->cut_gains[o->norm_slot] = share_of_energy(harm->cut, harm);
+    assessment *a = self;
+    if (!a->due)
+        return;
+    observe_norm(m, o, harm, slot_eb(m, o->own.slot));
+    a->cut_gains[o->own.slot] = share_of_energy(harm->cut, harm);
 }
 
 /* ---- a batch norm folded into its convolution ---- */
 
-void assess_folded_part(comet_model *m, const op *o, uint32_t part)
+comet_status measure_folded_part(void *self, comet_model *m, const op *o, uint32_t part)
 {
-    if (!assess_is_due(m) || o->consumer == NONE)
-        return;
+    assessment *a = self;
+    if (!a->due || a->ops[o->index].consumer == NONE)
+        return COMET_OK;
     const uint64_t n = m->params.batch / o->n_parts * image_floats(m, o->inputs[0]);
-    o->folded->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? o->folded->n_nonzero : 0);
-    if (is_sampled(o))
+    a->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? a->n_nonzero : 0);
+    if (is_sampled(m, o))
         sample_compare(m, o, part, work_of(m));
+    return COMET_OK;
 }
 
 /* ||g (dy - mean)||^2 over the sample's images: what meets errors of the input, but for the small part that xhat takes. */
 static comet_status sample_energy(const comet_model *m, const op *o, double *energy)
 {
-    const folded *f = o->folded;
-    const norm_shape *shape = &m->ops[f->norm].norm;
+    const folded *f = folded_of(o);
+    const norm_shape *shape = &batch_norm_of(&m->ops[o->folds])->shape;
     const float *gain = folded_at(m, o, FOLDED_GAIN);
     double *sums = folded_sums_at(m, o, FOLDED_PART_SUMS);
-    const channel_sums_spec spec = {
-        .shape = shape, .n = shape->n_elements / m->params.batch * o->sampler->n_images, .shift = folded_at(m, o, FOLDED_MEAN)};
-    TRY(channel_sums_of(&spec, arena_at(&m->arena, o->diff), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH), sums));
+    const channel_sums_spec spec = {.shape = shape,
+                                    .n = shape->n_elements / m->params.batch * sampler_of(m, o)->n_images,
+                                    .shift = folded_at(m, o, FOLDED_MEAN)};
+    TRY(channel_sums_of(&spec, arena_at(&m->arena, o->buffers.diff), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
+                        sums));
     *energy = 0;
     for (uint64_t c = 0; c < f->out; c++)
         *energy += (double)gain[c] * (double)gain[c] * sums[f->out + c];
@@ -189,9 +194,9 @@ static comet_status sample_energy(const comet_model *m, const op *o, double *ene
 }
 
 /* The sum of squares of the error that the sample made: of g (Q - mean(dy) S^T). */
-static comet_status measure_folded(comet_model *m, const op *o, double *squares)
+static comet_status folded_error(comet_model *m, const op *o, double *squares)
 {
-    const sampler *s = o->sampler;
+    const sampler *s = sampler_of(m, o);
     const float *gain = folded_at(m, o, FOLDED_GAIN), *mean = folded_at(m, o, FOLDED_MEAN), *products;
     double *sums = folded_sums_at(m, o, FOLDED_PART_SUMS);
     const norm_shape shape = norm_shape_of(kernel_layout(s->gradient, ARG_SRC), false);
@@ -208,16 +213,16 @@ static comet_status measure_folded(comet_model *m, const op *o, double *squares)
     return COMET_OK;
 }
 
-/* Likewise measured over predicted. */
+/* Measured over predicted, as above. */
 static comet_status compare_folded(comet_model *m, const op *o, double eb, double *quotient)
 {
     double energy, squares;
     *quotient = NAN;
-    if (!is_sampled(o))
+    if (!is_sampled(m, o))
         return COMET_OK;
     TRY(sample_energy(m, o, &energy));
-    TRY(measure_folded(m, o, &squares));
-    const double predicted = (double)o->sampler->channels * sample_nonzero(m, o) / 3 * energy * eb * eb;
+    TRY(folded_error(m, o, &squares));
+    const double predicted = (double)sampler_of(m, o)->channels * sample_nonzero(m, o) / 3 * energy * eb * eb;
     if (predicted > 0)
         *quotient = squares / predicted;
     return COMET_OK;
@@ -227,8 +232,8 @@ static comet_status compare_folded(comet_model *m, const op *o, double eb, doubl
  * ||g (dy - mean)||^2. */
 static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, double *centred)
 {
-    const folded *f = o->folded;
-    const op *norm = &m->ops[f->norm];
+    const folded *f = folded_of(o);
+    const op *norm = &m->ops[o->folds];
     const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *gain = folded_at(m, o, FOLDED_GAIN);
     const float *slope = folded_at(m, o, FOLDED_SLOPE), *mean = folded_at(m, o, FOLDED_MEAN);
     const double *all = folded_sums_at(m, o, FOLDED_DIFF_SUMS) + f->out;
@@ -250,19 +255,20 @@ static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, 
     return harm;
 }
 
-comet_status assess_folded(comet_model *m, const op *o)
+comet_status measure_folded(void *self, comet_model *m, const op *o)
 {
-    const folded *f = o->folded;
-    const op *norm = &m->ops[f->norm];
-    if (!assess_is_due(m) || o->consumer == NONE || norm->consumer == NONE)
+    assessment *a = self;
+    const folded *f = folded_of(o);
+    const op *norm = &m->ops[o->folds];
+    const uint32_t consumer = a->ops[o->index].consumer;
+    if (!a->due || consumer == NONE || a->ops[norm->index].consumer == NONE)
         return COMET_OK;
-    adapt_observation *seen = m->assessment->seen;
-    const double eb = slot_eb(m, value_slot(m, o->inputs[0])), nonzero = (double)f->n_nonzero / (f->count * (double)f->in);
+    const double eb = slot_eb(m, value_slot(m, o->inputs[0])), nonzero = (double)a->n_nonzero / (f->count * (double)f->in);
     double quotient, centred;
     TRY(compare_folded(m, o, eb, &quotient));
     const norm_harm harm = folded_harm(m, o, nonzero, &centred);
     const double gain = (double)f->in * nonzero / 3 * centred * m->params.accumulate;
-    seen[o->consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
+    a->seen[consumer] = (adapt_observation){.gain = gain, .measured = quotient * gain * eb * eb, .eb = eb};
     observe_norm(m, norm, &harm, eb);
     return COMET_OK;
 }

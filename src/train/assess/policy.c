@@ -5,15 +5,15 @@
 #include <stdlib.h>
 
 #include "adapt/levels.h"
-#include "base/threads.h"
 #include "train/assess/assess.h"
+#include "train/ops/ops.h"
 
 #define WIDEST_BOUND 0.35    /* standard deviations: docs/theory.md, section 8 */
-#define WIDEST_CUT 1.0       /* likewise of what a relu cut off, which is read by sums over many elements alone */
+#define WIDEST_CUT 1.0       /* the same for what a relu cut off, which only sums over many elements read */
 #define NARROW_ASSESSMENTS 2 /* until bounds have doubled twice from where they start */
 #define UNKNOWN_RATIO 8      /* of what has not been put yet, where it may be lossy */
 
-/* Standard deviations, while nothing is known, at the start and behind a loss spike: where gradients of different positions are
+/* Standard deviations, while nothing is known, at the start and after a loss spike: where gradients of different positions are
  * independent, such errors add a twelfth of the allowed noise, or 0.03 % of the gradient's variance under the paper's rule
  * (docs/theory.md, section 3). */
 static double start_bound(const comet_model *m)
@@ -58,12 +58,13 @@ static comet_slot_policy bounded_policy(const comet_model *m, comet_slot slot)
     return p;
 }
 
-static comet_slot_policy value_policy(const comet_model *m, const value *x)
+static comet_slot_policy value_policy(const comet_model *m, uint32_t v)
 {
+    const value *x = &m->values[v];
     if (!model_is_lossy(m) || !slot_may_be_lossy(m, x->slot))
         return exact_policy(m, x->slot);
     comet_slot_policy p = bounded_policy(m, x->slot);
-    const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, x->tensor),
+    const double eb = x->masks_only ? INFINITY : adapt_eb(m->assessment->adapt, m->assessment->value_tensors[v]),
                  deviation = m->assessment->deviations[x->slot];
     p.eb = x->masks_only ? INFINITY : fmin(eb, WIDEST_BOUND * deviation);
     if (!x->masks_only && (eb == 0 || deviation == 0)) {
@@ -73,29 +74,32 @@ static comet_slot_policy value_policy(const comet_model *m, const value *x)
     return p;
 }
 
-/* Of the output before relu: gamma in the mean. */
+/* Deviation of the output before relu: the root mean square of gamma. */
 static double norm_deviation(const comet_model *m, const op *o)
 {
     const float *gamma = learnt(m, m->weights, o->weight);
+    const uint64_t channels = batch_norm_of(o)->shape.channels;
     double squares = 0;
-    for (uint64_t c = 0; c < o->norm.channels; c++)
+    for (uint64_t c = 0; c < channels; c++)
         squares += (double)gamma[c] * (double)gamma[c];
-    return sqrt(squares / (double)o->norm.channels);
+    return sqrt(squares / (double)channels);
 }
 
-/* And how much more coarsely what the relu cut off is stored. */
-static comet_slot_policy norm_policy(const comet_model *m, op *o)
+/* Sets how much more coarsely what the relu cut off is stored, too. */
+static comet_slot_policy norm_policy(const comet_model *m, const op *o)
 {
-    o->norm_coarse = 1;
-    if (!model_is_lossy(m) || o->norm_tensor == NONE)
-        return exact_policy(m, o->norm_slot);
-    comet_slot_policy p = bounded_policy(m, o->norm_slot);
-    const double eb = adapt_eb(m->assessment->adapt, o->norm_tensor), deviation = norm_deviation(m, o);
+    batch_norm *norm = batch_norm_of(o);
+    const uint32_t tensor = m->assessment ? m->assessment->ops[o->index].tensor : NONE;
+    norm->coarse = 1;
+    if (tensor == NONE)
+        return exact_policy(m, o->own.slot);
+    comet_slot_policy p = bounded_policy(m, o->own.slot);
+    const double eb = adapt_eb(m->assessment->adapt, tensor), deviation = norm_deviation(m, o);
     p.eb = eb == 0 ? start_bound(m) * deviation : fmin(eb, WIDEST_BOUND * deviation);
     if (!isfinite(p.eb)) /* gamma is not: forward will tell */
         p.eb = 0;
     if (o->relu && eb > 0 && p.eb > 0)
-        o->norm_coarse = (float)fmax(1, fmin(m->assessment->coarse[o->norm_slot], WIDEST_CUT * deviation / p.eb));
+        norm->coarse = (float)fmax(1, fmin(m->assessment->coarse[o->own.slot], WIDEST_CUT * deviation / p.eb));
     return p;
 }
 
@@ -113,42 +117,26 @@ static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot
     return comet_store_set_policy(m->store, slot, &p);
 }
 
-/* What a step does not show is not known, rather than as before. */
-static void forget_observations(assessment *a, uint32_t n_slots)
+comet_status policy_set_all(comet_model *m)
 {
-    for (uint32_t i = 0; i < adapt_n_consumers(a->adapt); i++)
-        a->seen[i].gain = NAN;
-    for (uint32_t s = 0; s < n_slots; s++)
-        a->cut_gains[s] = NAN;
-}
-
-comet_status assess_set_policies(comet_model *m)
-{
-    assessment *a = m->assessment;
     uint64_t held = 0;
-    if (a) {
-        a->began = comet_now();
-        a->due = !a->held_still && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
-        forget_observations(a, comet_store_n_slots(m->store));
-        TRY(assess_begin(m));
-    }
     if (!m->coded)
         return COMET_OK;
     for (uint32_t i = 0; i < m->n_ops; i++) {
-        op *o = &m->ops[i];
+        const op *o = &m->ops[i];
         const value *y = &m->values[o->output];
         comet_slot_policy p;
         if (y->slot != COMET_NO_SLOT) {
-            p = value_policy(m, y);
+            p = value_policy(m, o->output);
             TRY(set_policy(m, y->slot, &p, &held));
         }
-        if (o->norm_slot != COMET_NO_SLOT) {
+        if (o->own.slot != COMET_NO_SLOT) {
             p = norm_policy(m, o);
-            TRY(set_policy(m, o->norm_slot, &p, &held));
+            TRY(set_policy(m, o->own.slot, &p, &held));
         }
-        if (o->workspace_slot != COMET_NO_SLOT) {
-            p = exact_policy(m, o->workspace_slot);
-            TRY(set_policy(m, o->workspace_slot, &p, &held));
+        if (o->workspace.slot != COMET_NO_SLOT) {
+            p = exact_policy(m, o->workspace.slot);
+            TRY(set_policy(m, o->workspace.slot, &p, &held));
         }
     }
     return COMET_OK;

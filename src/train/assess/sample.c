@@ -1,4 +1,4 @@
-/* Samples of convolutions' inputs; see model_sample.h. */
+/* Samples of convolutions' inputs; see sample.h. */
 #include "train/assess/sample.h"
 
 #include <math.h>
@@ -10,13 +10,14 @@
 #include "train/assess/assess.h"
 #include "train/backend/parallel.h"
 #include "train/math/reduce.h"
+#include "train/ops/ops.h"
 
 #define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's, but at least one image's */
 #define SAMPLE_IMAGES 32
 #define SAMPLE_CHANNELS 16
 #define BOUND_UNITS 64.0F               /* of a sample in a bound: rounding, twice, then adds 1/8192 to the variance */
 #define FINEST (1.0 / 8192)             /* bound, in deviations of the tensor, from which on errors are measured */
-#define SHIFT 12582912.0F               /* 1.5 * 2^23: a float behind it has whole numbers only */
+#define SHIFT 12582912.0F               /* 1.5 * 2^23: floats above it are whole numbers */
 #define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept at once, but at least one convolution's */
 
 /* ---- create ---- */
@@ -43,10 +44,10 @@ static sampler choose_sample(const comet_model *m, const op *o)
 
 static comet_status make_kernels(comet_model *m, const op *o, sampler *s)
 {
-    if (o->own_depthwise)
+    if (weighted_of(o)->own_depthwise)
         return COMET_OK;
     TRY(conv_sample_kernel(m, o, s->n_images, s->channels, &s->gradient));
-    if (!o->folded)
+    if (o->folds == NONE)
         return COMET_OK;
     const layout *rows;
     const uint64_t dims[4] = {m->parameters[o->weight].dims[0], s->channels, 1, 1};
@@ -55,26 +56,27 @@ static comet_status make_kernels(comet_model *m, const op *o, sampler *s)
 }
 
 /* Work: the error, what the kernel makes of it, that row by row, the scratchpad. */
-static uint64_t error_floats(const op *o)
+static uint64_t error_floats(const sampler *s)
 {
-    return o->sampler->n_images * o->sampler->n;
+    return s->n_images * s->n;
 }
 
 static uint64_t made_floats(const comet_model *m, const op *o)
 {
-    const sampler *s = o->sampler;
-    return (s->gradient ? layout_bytes(kernel_layout(s->gradient, ARG_DIFF_WEIGHTS)) : op_gradient_bytes(m, o)) / sizeof(float);
+    const sampler *s = sampler_of(m, o);
+    return (s->gradient ? layout_bytes(kernel_layout(s->gradient, ARG_DIFF_WEIGHTS)) : weighted_gradient_bytes(m, o)) /
+           sizeof(float);
 }
 
-static uint64_t plain_floats(const op *o)
+static uint64_t plain_floats(const sampler *s)
 {
-    return o->sampler->to_plain ? layout_bytes(kernel_layout(o->sampler->to_plain, ARG_DST)) / sizeof(float) : 0;
+    return s->to_plain ? layout_bytes(kernel_layout(s->to_plain, ARG_DST)) / sizeof(float) : 0;
 }
 
 static uint64_t work_bytes(const comet_model *m, const op *o)
 {
-    const sampler *s = o->sampler;
-    const uint64_t floats = padded_floats(error_floats(o)) + padded_floats(made_floats(m, o)) + padded_floats(plain_floats(o));
+    const sampler *s = sampler_of(m, o);
+    const uint64_t floats = padded_floats(error_floats(s)) + padded_floats(made_floats(m, o)) + padded_floats(plain_floats(s));
     const uint64_t of_gradient = s->gradient ? kernel_scratch_bytes(s->gradient) : 0;
     return floats * sizeof(float) + max_u64(of_gradient, s->to_plain ? kernel_scratch_bytes(s->to_plain) : 0);
 }
@@ -82,8 +84,8 @@ static uint64_t work_bytes(const comet_model *m, const op *o)
 /* The turn that is filled last, or the next one where that would be too much. */
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
-    sampler *s = o->sampler;
-    const uint64_t bytes = ceil_div_u64(error_floats(o), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
+    sampler *s = sampler_of(m, o);
+    const uint64_t bytes = ceil_div_u64(error_floats(s), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
     if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
         m->samples.n_turns++;
         *filled = 0;
@@ -103,30 +105,40 @@ static bool is_measured(const comet_model *m, const op *o)
            m->values[input].producer != NONE && slot_may_be_lossy(m, value_slot(m, input));
 }
 
-comet_status sample_find(comet_model *m)
+static comet_status make_sampler(comet_model *m, const op *o, uint64_t *filled)
 {
-    uint64_t filled = 0;
-    for (uint32_t i = 0; model_is_lossy(m) && i < m->n_ops; i++) {
-        op *o = &m->ops[i];
-        if (!is_measured(m, o))
-            continue;
-        o->sampler = malloc(sizeof *o->sampler);
-        if (!o->sampler)
-            return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors");
-        *o->sampler = choose_sample(m, o);
-        TRY(make_kernels(m, o, o->sampler));
-        take_turn(m, o, &filled);
-    }
+    sampler *s = m->samples.samplers[o->index] = malloc(sizeof *s);
+    if (!s)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors");
+    *s = choose_sample(m, o);
+    TRY(make_kernels(m, o, s));
+    take_turn(m, o, filled);
     return COMET_OK;
 }
 
-void sample_destroy(sampler *s)
+comet_status sample_find(comet_model *m)
 {
-    if (!s)
-        return;
-    kernel_destroy(s->gradient);
-    kernel_destroy(s->to_plain);
-    free(s);
+    uint64_t filled = 0;
+    if (!model_is_lossy(m))
+        return COMET_OK;
+    m->samples.samplers = calloc(m->n_ops, sizeof(sampler *));
+    if (!m->samples.samplers)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors of %u ops", m->n_ops);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (is_measured(m, &m->ops[i]))
+            TRY(make_sampler(m, &m->ops[i], &filled));
+    return COMET_OK;
+}
+
+void sample_destroy(comet_model *m)
+{
+    for (uint32_t i = 0; m->samples.samplers && i < m->n_ops; i++) {
+        sampler *s = m->samples.samplers[i];
+        kernel_destroy(s ? s->gradient : NULL);
+        kernel_destroy(s ? s->to_plain : NULL);
+        free(s);
+    }
+    free(m->samples.samplers);
 }
 
 /* ---- use ---- */
@@ -182,7 +194,7 @@ static void subtract_images(void *arg, size_t begin, size_t end)
 
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples)
 {
-    sampler *s = o->sampler;
+    sampler *s = sampler_of(m, o);
     const comet_slot slot = value_slot(m, o->inputs[0]);
     const comet_slot_policy *p = comet_store_slot_policy(m->store, slot);
     const float unit = (float)p->eb / BOUND_UNITS;
@@ -198,7 +210,7 @@ void sample_keep(const comet_model *m, const op *o, uint64_t round, void *sample
 
 void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work)
 {
-    sampler *s = o->sampler;
+    sampler *s = sampler_of(m, o);
     const uint64_t in_part = m->params.batch / o->n_parts, before = part * in_part;
     if (before >= s->n_images)
         return;
@@ -214,15 +226,14 @@ void sample_compare(const comet_model *m, const op *o, uint32_t part, float *wor
 
 double sample_nonzero(const comet_model *m, const op *o)
 {
-    const sampler *s = o->sampler;
+    const sampler *s = sampler_of(m, o);
     uint64_t dims[5];
     layout_dims(input_layout(m, o), dims);
     return (double)s->n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
 }
 
-static comet_status run_kernels(const op *o, float *error, float *diff, float *made, float *plain, void *scratch)
+static comet_status run_kernels(const sampler *s, float *error, float *diff, float *made, float *plain, void *scratch)
 {
-    const sampler *s = o->sampler;
     const kernel_args args = {
         .at = {[ARG_SRC] = error, [ARG_DIFF_DST] = diff, [ARG_DIFF_WEIGHTS] = made, [ARG_SCRATCH] = scratch}};
     const kernel_args move = {.at = {[ARG_SRC] = made, [ARG_DST] = plain, [ARG_SCRATCH] = scratch}};
@@ -232,13 +243,13 @@ static comet_status run_kernels(const op *o, float *error, float *diff, float *m
 
 comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n)
 {
-    const sampler *s = o->sampler;
-    float *diff = arena_at(&m->arena, o->diff), *made = work + padded_floats(error_floats(o));
-    float *plain = made + padded_floats(made_floats(m, o)), *scratch = plain + padded_floats(plain_floats(o));
+    const sampler *s = sampler_of(m, o);
+    float *diff = arena_at(&m->arena, o->buffers.diff), *made = work + padded_floats(error_floats(s));
+    float *plain = made + padded_floats(made_floats(m, o)), *scratch = plain + padded_floats(plain_floats(s));
     *gradient = s->to_plain ? plain : made;
-    *n = s->to_plain ? plain_floats(o) : made_floats(m, o);
+    *n = s->to_plain ? plain_floats(s) : made_floats(m, o);
     if (s->gradient)
-        return run_kernels(o, work, diff, made, plain, scratch);
+        return run_kernels(s, work, diff, made, plain, scratch);
     depthwise_gradient(m, o, s->n_images, work, diff, made);
     return COMET_OK;
 }

@@ -26,6 +26,16 @@ struct sampler {
     uint64_t n_nonzero; /* of what was stored, in the parts of the batch so far */
 };
 
+/* Makes samplers for all convolutions whose inputs are stored with errors. */
+comet_status sample_find(comet_model *m);
+void sample_destroy(comet_model *m);
+
+/* NULL where o's input is exact, or o is not a convolution. */
+static inline sampler *sampler_of(const comet_model *m, const op *o)
+{
+    return m->samples.samplers ? m->samples.samplers[o->index] : NULL;
+}
+
 /* Channels of o's input as forward has them, to its place among `samples`: other ones in each round of all turns. Nothing is
  * kept where the bound is not known yet, 0, or far below the tensor's deviation. */
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples);

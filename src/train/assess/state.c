@@ -1,4 +1,4 @@
-/* What decides future steps, as numbers, and the way back from a step that failed; see model_state.h. */
+/* What decides future steps, as numbers, and the way back from a step that failed; see state.h. */
 #include "train/assess/state.h"
 
 #include <math.h>
@@ -96,21 +96,16 @@ comet_status model_state_restart(comet_model *m)
         return COMET_OK;
     assess_destroy(m);
     if (model_hides_momentum(m))
-        memset(m->first, 0, m->n_learnt * sizeof *m->first);
+        memset(m->momentum, 0, m->n_learnt * sizeof *m->momentum);
     return assess_create(m);
 }
 
 /* ---- back to before a step ---- */
 
-bool model_keeps_steps(const comet_model *m)
-{
-    return m->coded && m->params.compression.spill_folder;
-}
-
 comet_status model_keep(comet_model *m)
 {
     const size_t n = model_state_n(m);
-    if (!model_keeps_steps(m))
+    if (!memory_keeps_steps(m))
         return COMET_OK;
     if (!m->kept_state)
         m->kept_state = calloc(n + 1, sizeof *m->kept_state);

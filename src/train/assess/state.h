@@ -15,12 +15,8 @@ comet_status model_state_import(comet_model *model, const double *numbers, size_
 /* Bounds as before the first step, and a hidden momentum of zeros. */
 comet_status model_state_restart(comet_model *model);
 
-/* SGD without momentum: bounds still need one. It is among the model's tensors, but the optimiser does not see it. */
-bool model_hides_momentum(const comet_model *model);
-
 /* Gradients move running statistics and bounds before they can fail by a disk that is full. Keeps both, where tensors may be
  * spilled; returns to them, as if nothing had happened since the last update. */
-bool model_keeps_steps(const comet_model *model);
 comet_status model_keep(comet_model *model);
 comet_status model_go_back(comet_model *model);
 

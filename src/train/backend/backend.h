@@ -1,6 +1,6 @@
 /*
- * What the training engine asks of the library that does the arithmetic. backend_dnnl2.c is the one file that includes dnnl.h;
- * another version of oneDNN, or another library, is one more file behind this header.
+ * What the training engine asks of the library that does the arithmetic. Only backend_dnnl2*.c include dnnl.h, by dnnl2.h;
+ * another version of oneDNN, or another library, is one more set of files under this header.
  *
  * A layout is the physical form of a tensor: its dims and how they lie in memory. Layouts are owned by the backend and unique,
  * so pointers compare as the forms do. A kernel is one operation made for fixed layouts: it is created once and run on memory
@@ -94,14 +94,15 @@ typedef struct conv_spec {
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;
 
-/* `src`: the layout at hand; the kernel may want another, see kernel_layout. Weights and dst are the library's choice. */
+/* `src`: how the input lies; the kernel may need another layout, see kernel_layout. Weights and dst are the library's choice.
+ */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k);
 /* `forward` is the kernel above: layouts of src and dst are its own, but for the batch, which may be a part of its, and the
  * channels of src in planar or blocked order, which may be some of its blocks. Weights: the forward kernel's where possible. */
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 
-/* A linear layer takes src as it lies, whatever its dims behind the batch. dst is plain. */
+/* A linear layer takes src as it lies, whatever its dims after the batch. dst is plain. */
 comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool relu, const layout *src, kernel **k);
 comet_status kernel_linear_backward_data(backend *b, const kernel *forward, kernel **k);
 comet_status kernel_linear_backward_weights(backend *b, bool bias, const kernel *forward, kernel **k);

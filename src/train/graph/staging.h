@@ -1,11 +1,15 @@
-/* Memory of a model that may be used between an update and the next gradients, so that saving needs none of its own. */
+/* What those who save a model need of its inside. */
 #ifndef COMET_TRAIN_GRAPH_STAGING_H
 #define COMET_TRAIN_GRAPH_STAGING_H
 
 #include "comet/train.h"
 
-/* The block of gradients, or NULL and 0 bytes while gradients are under way. It is not read until model_staging_end. */
+/* Memory that may be used between an update and the next gradients, so that saving needs none of its own: the block of
+ * gradients, or NULL and 0 bytes while gradients are under way. It is not read until model_staging_end. */
 void *model_staging_begin(const comet_model *model, size_t *bytes);
 void model_staging_end(const comet_model *model);
+
+/* SGD without momentum: bounds still need one. It is among the model's tensors, but the optimiser does not see it. */
+bool model_hides_momentum(const comet_model *model);
 
 #endif

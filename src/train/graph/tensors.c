@@ -21,8 +21,8 @@ static float *block_of(const comet_model *m, comet_tensor_kind kind)
     switch (kind) {
     case COMET_TENSOR_WEIGHT: return m->weights;
     case COMET_TENSOR_STATISTIC: return m->statistics;
-    case COMET_TENSOR_MOMENTUM: return m->first;
-    case COMET_TENSOR_SECOND: return m->second;
+    case COMET_TENSOR_MOMENTUM: return m->momentum;
+    case COMET_TENSOR_SECOND: return m->second_moment;
     case COMET_TENSOR_GRADIENT: return m->gradients;
     }
     return NULL;

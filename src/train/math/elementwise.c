@@ -157,26 +157,6 @@ void multiply_backward(const multiply_spec *s, const float *a, const float *b, c
         parallel_for(s->batch * s->channels * s->plane, GRAIN, flat_backward, &w);
 }
 
-/* ---- the rest ---- */
-
-typedef struct add_work {
-    const float *x;
-    float *y;
-} add_work;
-
-static void add_part(void *arg, size_t begin, size_t end)
-{
-    const add_work *w = arg;
-    for (size_t i = begin; i < end; i++)
-        w->y[i] += w->x[i];
-}
-
-void add_to(uint64_t n, const float *x, float *y)
-{
-    add_work w = {x, y};
-    parallel_for(n, GRAIN, add_part, &w);
-}
-
 /* ---- the same code for each instruction set ---- */
 
 enum { WIDE = 16 };
@@ -240,7 +220,7 @@ void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
     ISA_PICK(pass)(n, y, dy, dx);
 }
 
-void pass_where_set(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
+void relu_backward_mask(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
 {
     ISA_PICK(pass_set)(n, signs, dy, dx);
 }

@@ -34,12 +34,9 @@ void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
 enum { SIGNS_A_WORD = 16 };
 /* Where x is positive: bit i % 16 of signs[i / 16]. Then the same as above with these in place of y. */
 void signs_of(uint64_t n, const float *x, uint16_t *signs);
-void pass_where_set(uint64_t n, const uint16_t *signs, const float *dy, float *dx);
+void relu_backward_mask(uint64_t n, const uint16_t *signs, const float *dy, float *dx);
 
 /* y = a + b, or with relu 0 where that is not positive; y may be a or b. */
 void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y);
-
-/* y += x */
-void add_to(uint64_t n, const float *x, float *y);
 
 #endif

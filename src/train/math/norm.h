@@ -58,7 +58,7 @@ typedef struct norm_apply_coefficients {
 } norm_apply_coefficients;
 
 /* y = a, or relu(a); y may be z. Where w is not NULL it receives what is to be stored: for elements of [first, first + n),
- * likewise from its start. */
+ * from its own start. */
 void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
                 float *w);
 

@@ -11,7 +11,7 @@
 typedef comet_status tile_task(void *arg, uint64_t tile, size_t worker);
 
 /* Calls each(arg, tile, worker) for the tiles [first, end), workers numbered from 0 to n_threads - 1. Where calls fail, the
- * others are still made; the sentence is that of the first to fail, behind `name`. */
+ * others are still made; the sentence is `name` and that of the first to fail. */
 comet_status tile_run(size_t n_threads, uint64_t first, uint64_t end, tile_task *each, void *arg, const char *name);
 
 #endif

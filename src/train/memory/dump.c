@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "comet/npy.h"
-#include "train/graph/graph.h"
+#include "train/memory/memory.h"
 
 comet_status comet_model_dump(comet_model *m, const char *folder)
 {

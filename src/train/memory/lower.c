@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "base/bytes.h"
-#include "train/graph/graph.h"
+#include "train/memory/memory.h"
 
 /* ---- forward ---- */
 
@@ -37,17 +37,14 @@ static comet_status lower_output(comet_model *m, const op *o)
     return arena_declare(&m->arena, layout_bytes(y->layout), o->index, &y->buffer);
 }
 
-/* Where a batch norm is applied late, its input lies where its output would, and stays that long with its coefficients; and the
- * addition takes whole rows. */
-static void lower_late_norm(comet_model *m, op *o)
+static uint64_t scratch_of(const kernel *k)
 {
-    if (o->applied_by == NONE)
-        return;
-    if (m->values[o->inputs[0]].buffer == m->values[o->output].buffer &&
-        add_tile_elements(m, &m->ops[o->applied_by]) % o->norm.period == 0)
-        arena_extend(&m->arena, o->scratch_forward, o->applied_by);
-    else
-        o->applied_by = NONE;
+    return k ? kernel_scratch_bytes(k) : 0;
+}
+
+static uint64_t own_scratch(const comet_model *m, const op *o, op_phase phase)
+{
+    return o->type->scratch_bytes ? o->type->scratch_bytes(m, o, phase) : 0;
 }
 
 static comet_status lower_forward(comet_model *m)
@@ -59,12 +56,13 @@ static comet_status lower_forward(comet_model *m)
             if (m->values[o->inputs[j]].producer != NONE)
                 arena_extend(&m->arena, m->values[o->inputs[j]].buffer, i);
         arena_extend(&m->arena, m->values[o->output].buffer, i);
-        const uint64_t scratch = o->mean != NONE ? norm_scratch_bytes(m, o) : o->forward ? kernel_scratch_bytes(o->forward) : 0;
+        const uint64_t scratch = max_u64(scratch_of(o->forward), own_scratch(m, o, PHASE_FORWARD));
         if (scratch > 0)
-            TRY(arena_declare(&m->arena, scratch, i, &o->scratch_forward));
-        lower_late_norm(m, o);
-        if (o->workspace_layout)
-            TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), i, &o->workspace));
+            TRY(arena_declare(&m->arena, scratch, i, &o->buffers.scratch_forward));
+        if (o->type->forward_declared)
+            o->type->forward_declared(m, o);
+        if (o->workspace.layout)
+            TRY(arena_declare(&m->arena, layout_bytes(o->workspace.layout), i, &o->buffers.workspace));
     }
     arena_extend(&m->arena, m->values[m->output].buffer, moments_of(m) - 1); /* the loss reads it, and the caller afterwards */
     return COMET_OK;
@@ -82,10 +80,10 @@ static comet_status hold_raw(comet_model *m)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
         const value *x = &m->values[o->inputs[0]];
-        if (o->norm_slot != COMET_NO_SLOT && x->producer != NONE)
+        if (o->own.slot != COMET_NO_SLOT && x->producer != NONE)
             arena_extend(&m->arena, x->buffer, moment_backward(m, o, 1));
-        if (o->workspace_slot != COMET_NO_SLOT)
-            arena_extend(&m->arena, o->workspace, moment_backward(m, o, 1));
+        if (o->workspace.slot != COMET_NO_SLOT)
+            arena_extend(&m->arena, o->buffers.workspace, moment_backward(m, o, 1));
     }
     return COMET_OK;
 }
@@ -106,7 +104,7 @@ static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id 
 static comet_status add_signs(comet_model *m, const op *o)
 {
     value *x = &m->values[o->inputs[0]];
-    const uint64_t bytes = o->n_parts > 0 && x->first_backward == o->index ? saved_signs_bytes(m, o->inputs[0]) : 0;
+    const uint64_t bytes = o->n_parts > 0 && x->first_backward == o->index ? mask_signs_bytes(m, o->inputs[0]) : 0;
     if (bytes == 0)
         return COMET_OK;
     TRY(arena_declare(&m->arena, bytes, moment_backward(m, o, 0), &x->signs));
@@ -119,13 +117,13 @@ static comet_status add_rooms(comet_model *m, op *o)
     TRY(add_signs(m, o));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         if (j == 0 || o->inputs[j] != o->inputs[0])
-            TRY(add_room(m, o, o->inputs[j], &o->rooms[j]));
+            TRY(add_room(m, o, o->inputs[j], &o->buffers.rooms[j]));
     if (o->type->keeps_output)
-        TRY(add_room(m, o, o->output, &o->room_output));
-    if (!m->coded || o->workspace_slot == COMET_NO_SLOT)
+        TRY(add_room(m, o, o->output, &o->buffers.room_output));
+    if (!m->coded || o->workspace.slot == COMET_NO_SLOT)
         return COMET_OK;
-    TRY(arena_declare(&m->arena, layout_bytes(o->workspace_layout), moment_backward(m, o, 0), &o->room_workspace));
-    arena_extend(&m->arena, o->room_workspace, moment_backward(m, o, 1));
+    TRY(arena_declare(&m->arena, layout_bytes(o->workspace.layout), moment_backward(m, o, 0), &o->buffers.room_workspace));
+    arena_extend(&m->arena, o->buffers.room_workspace, moment_backward(m, o, 1));
     return COMET_OK;
 }
 
@@ -164,16 +162,16 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
         g->at[v] = fresh;
         return COMET_OK;
     }
-    const bool by_parts = o->deliveries[j].by_parts;
+    const bool by_parts = o->buffers.deliveries[j].by_parts;
     arena_extend(&m->arena, there, moment);
     buffer_id sum = there;
     if (g->n_users[there] > 1 && g->n_users[fresh] == 1)
         sum = fresh;
     else if (g->n_users[there] > 1)
         TRY(new_gradient(m, g, layout_bytes(m->values[v].layout), moment, &sum));
-    o->deliveries[j].a = sum == fresh ? fresh : there;
-    o->deliveries[j].b = sum == fresh ? there : fresh;
-    o->deliveries[j].sum = sum;
+    o->buffers.deliveries[j].a = sum == fresh ? fresh : there;
+    o->buffers.deliveries[j].b = sum == fresh ? there : fresh;
+    o->buffers.deliveries[j].sum = sum;
     if (sum != fresh)
         g->n_users[fresh]--;
     if (sum != there)
@@ -184,12 +182,12 @@ static comet_status deliver(comet_model *m, gradients *g, op *o, uint32_t j, buf
 
 static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
 {
-    o->diff = o->diff_dst;
-    if (!o->masks || g->n_users[o->diff_dst] == 1)
+    o->buffers.diff = o->buffers.diff_dst;
+    if (!o->mask.used || g->n_users[o->buffers.diff_dst] == 1)
         return COMET_OK;
-    g->n_users[o->diff_dst]--;
-    TRY(new_gradient(m, g, layout_bytes(m->values[o->output].layout), moment_backward(m, o, 0), &o->diff));
-    arena_extend(&m->arena, o->diff, moment_backward(m, o, 1));
+    g->n_users[o->buffers.diff_dst]--;
+    TRY(new_gradient(m, g, layout_bytes(m->values[o->output].layout), moment_backward(m, o, 0), &o->buffers.diff));
+    arena_extend(&m->arena, o->buffers.diff, moment_backward(m, o, 1));
     return COMET_OK;
 }
 
@@ -198,110 +196,86 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
     const value *x = &m->values[o->inputs[j]];
     if (!x->needs_gradient && !o->type->always_writes)
         return COMET_OK;
-    if (o->type->passes_gradient || o->folded_into != NONE) {
-        g->n_users[o->diff]++;
-        return deliver(m, g, o, j, o->diff);
+    if (o->type->passes_gradient || o->backward_by != o->index) {
+        g->n_users[o->buffers.diff]++;
+        return deliver(m, g, o, j, o->buffers.diff);
     }
-    delivery *d = &o->deliveries[j];
-    if (o->type->backward_in_place && g->n_users[o->diff] == 1) {
-        d->write = o->diff;
-        g->n_users[o->diff]++;
+    delivery *d = &o->buffers.deliveries[j];
+    if (o->type->backward_in_place && g->n_users[o->buffers.diff] == 1) {
+        d->write = o->buffers.diff;
+        g->n_users[o->buffers.diff]++;
     } else {
         d->by_parts = o->n_parts > 1 && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
         const uint64_t bytes = layout_bytes(x->layout) / (d->by_parts ? o->n_parts : 1);
         TRY(new_gradient(m, g, bytes, moment_backward(m, o, 1), &d->write));
-        if (!o->backward_weights && !o->own_depthwise) /* others write it at once */
+        if (o->n_parts == 0) /* ops without parts write it at once */
             arena_extend(&m->arena, d->write, moment_backward(m, o, 0));
     }
     return x->needs_gradient ? deliver(m, g, o, j, d->write) : COMET_OK;
-}
-
-static uint64_t scratch_of(const kernel *k)
-{
-    return k ? kernel_scratch_bytes(k) : 0;
 }
 
 /* For deriving value v. */
 static uint64_t derive_scratch(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
-    return x->derived ? norm_scratch_bytes(m, &m->ops[x->producer]) : 0;
+    return x->derived ? own_scratch(m, &m->ops[x->producer], PHASE_DERIVE) : 0;
 }
 
 /* Phase 0: taking, masking, gradients of weights. */
 static uint64_t scratch_of_weights(const comet_model *m, const op *o)
 {
-    uint64_t bytes =
-        max_u64(saved_mask_scratch_bytes(m, o), max_u64(scratch_of(o->backward_weights), scratch_of(o->gradient_reorder)));
+    const uint64_t kernels = max_u64(scratch_of(o->backward_weights), own_scratch(m, o, PHASE_WEIGHTS));
+    uint64_t bytes = max_u64(mask_scratch_bytes(m, o), kernels);
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         bytes = max_u64(bytes, derive_scratch(m, o->inputs[j]));
-    return o->folded ? max_u64(bytes, folded_scratch_bytes(o->folded)) : bytes;
+    return bytes;
 }
 
 static uint64_t scratch_of_data(const comet_model *m, const op *o)
 {
-    uint64_t bytes = max_u64(scratch_of(o->backward_data), scratch_of(o->weights_reorder));
-    bytes = max_u64(bytes, o->norm_slot != COMET_NO_SLOT ? norm_scratch_bytes(m, o) : 0);
+    uint64_t bytes = max_u64(scratch_of(o->backward_data), own_scratch(m, o, PHASE_DATA));
     for (uint32_t i = 0; i < o->n_inputs; i++)
-        bytes = max_u64(bytes, max_u64(scratch_of(o->pieces[i]), scratch_of(o->add[i])));
+        bytes = max_u64(bytes, scratch_of(o->add[i]));
     return bytes;
+}
+
+/* Gradients of its parameters, while they are not in the block of all gradients. */
+static comet_status lower_fused_gradient(comet_model *m, op *o, uint32_t weights, uint32_t data)
+{
+    const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
+    TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->buffers.gradient));
+    arena_extend(&m->arena, o->buffers.gradient, data);
+    return COMET_OK;
 }
 
 static comet_status lower_backward_memory(comet_model *m, op *o)
 {
-    const op *at = o->folded_into == NONE ? o : &m->ops[o->folded_into]; /* whose backward makes its gradients */
+    const op *at = &m->ops[o->backward_by];
     const uint32_t weights = moment_backward(m, at, 0), data = moment_backward(m, at, 1);
     const uint64_t scratch_weights = scratch_of_weights(m, o), scratch_data = scratch_of_data(m, o);
     if (scratch_weights > 0)
-        TRY(arena_declare(&m->arena, scratch_weights, weights, &o->scratch_weights));
+        TRY(arena_declare(&m->arena, scratch_weights, weights, &o->buffers.scratch_weights));
     if (scratch_data > 0)
-        TRY(arena_declare(&m->arena, scratch_data, data, &o->scratch_backward));
-    const uint64_t sums = saved_mask_sums_bytes(m, o);
+        TRY(arena_declare(&m->arena, scratch_data, data, &o->buffers.scratch_backward));
+    const uint64_t sums = mask_sums_bytes(m, o);
     if (sums > 0)
-        TRY(arena_declare(&m->arena, sums, weights, &o->mask_sums));
-    const bool adds = m->params.accumulate > 1;
-    if (o->weight == NONE)
-        return COMET_OK;
-    if (m->params.fused_update) {
-        const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
-        TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->gradient));
-        arena_extend(&m->arena, o->gradient, data);
-    }
-    if (o->folded)
-        return folded_declare(m, o);
-    if (o->folded_into != NONE)
-        return COMET_OK;
-    if (o->weights_reorder || (adds && o->gradient_reorder)) {
-        const uint64_t other = o->weights_reorder ? layout_bytes(kernel_layout(o->weights_reorder, ARG_DST)) : 0;
-        const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
-        TRY(arena_declare(&m->arena, max_u64(other, own), data, &o->weights_copy));
-        if (adds && o->gradient_reorder)
-            arena_extend(&m->arena, o->weights_copy, weights);
-    }
-    if (o->n_parts > 1)
-        TRY(arena_declare(&m->arena, op_part_gradient_bytes(m, o), weights, &o->part_gradient));
-    if (adds || o->gradient_reorder)
-        TRY(arena_declare(&m->arena, op_gradient_bytes(m, o), weights, &o->fresh_weight));
-    if (adds && o->bias != NONE)
-        TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->fresh_bias));
-    if (adds && o->norm_slot != COMET_NO_SLOT) { /* batch norm has its sums at phase 1 */
-        arena_extend(&m->arena, o->fresh_weight, data);
-        arena_extend(&m->arena, o->fresh_bias, data);
-    }
-    return COMET_OK;
+        TRY(arena_declare(&m->arena, sums, weights, &o->buffers.mask_sums));
+    if (m->params.fused_update && o->weight != NONE)
+        TRY(lower_fused_gradient(m, o, weights, data));
+    return o->type->declare_backward ? o->type->declare_backward(m, o, weights, data) : COMET_OK;
 }
 
 static comet_status lower_op_backward(comet_model *m, gradients *g, op *o)
 {
     if (!m->values[o->output].needs_gradient || g->at[o->output] == NO_BUFFER)
         return COMET_OK;
-    o->diff_dst = g->at[o->output];
-    arena_extend(&m->arena, o->diff_dst, moment_backward(m, o, 1));
+    o->buffers.diff_dst = g->at[o->output];
+    arena_extend(&m->arena, o->buffers.diff_dst, moment_backward(m, o, 1));
     TRY(lower_fused_relu(m, g, o));
     TRY(add_rooms(m, o));
     for (uint32_t j = 0; j < o->n_inputs; j++)
         TRY(lower_input(m, g, o, j));
-    g->n_users[o->diff]--;
+    g->n_users[o->buffers.diff]--;
     return lower_backward_memory(m, o);
 }
 
@@ -324,10 +298,9 @@ static comet_status lower_backward(comet_model *m)
 comet_status lower(comet_model *m)
 {
     TRY(lower_forward(m));
-    if (!m->params.inference) {
-        if (!m->coded)
-            TRY(hold_raw(m));
-        TRY(lower_backward(m));
-    }
-    return memory_plan(m);
+    if (m->params.inference)
+        return COMET_OK;
+    if (!m->coded)
+        TRY(hold_raw(m));
+    return lower_backward(m);
 }

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/assess/state.h"
-#include "train/ops/folded.h"
+#include "base/memory.h"
+#include "train/memory/memory.h"
 
 /* ---- slots in time ---- */
 
@@ -43,9 +43,8 @@ static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
         } else {
             const uint32_t i = (*k - m->n_values) / 2;
             const op *o = &m->ops[i];
-            *life = (slot_life){.slot = (*k - m->n_values) % 2 ? o->workspace_slot : o->norm_slot,
-                                .first = i,
-                                .last = moment_backward(m, o, 1)};
+            *life = (slot_life){
+                .slot = (*k - m->n_values) % 2 ? o->workspace.slot : o->own.slot, .first = i, .last = moment_backward(m, o, 1)};
             if (life->slot == COMET_NO_SLOT)
                 continue;
         }
@@ -139,7 +138,7 @@ static comet_status add_whole(comet_model *m, region_plan *p, uint64_t most, com
 static bool is_decoded_again(const comet_model *m, const value *y)
 {
     const op *first = &m->ops[y->first_backward];
-    return y->n_backward - (y->signs != NO_BUFFER) > 1 || (first->folded && first->n_parts > 1);
+    return y->n_backward - (y->signs != NO_BUFFER) > 1 || (first->folds != NONE && first->n_parts > 1);
 }
 
 /* For what a batch norm stored, and for values that several decode. */
@@ -151,8 +150,8 @@ static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
         value *y = &m->values[o->output];
         const bool read = y->first_backward != NONE;
         const uint32_t last = moment_backward(m, o, 1), first = read ? moment_backward(m, &m->ops[y->first_backward], 0) : last;
-        if (o->norm_slot != COMET_NO_SLOT)
-            TRY(add_whole(m, p, most, o->norm_slot, first, last, &o->norm_whole));
+        if (o->own.slot != COMET_NO_SLOT)
+            TRY(add_whole(m, p, most, o->own.slot, first, last, &o->own.whole));
         else if (read && y->slot != COMET_NO_SLOT && y->first_backward != y->last_backward && is_decoded_again(m, y))
             TRY(add_whole(m, p, most, y->slot, first, last, &y->whole));
     }
@@ -163,7 +162,7 @@ static void remove_wholes(comet_model *m, uint32_t n_buffers)
 {
     m->arena.n_buffers = n_buffers;
     for (uint32_t i = 0; i < m->n_ops; i++)
-        m->ops[i].norm_whole = NO_BUFFER;
+        m->ops[i].own.whole = NO_BUFFER;
     for (uint32_t v = 0; v < m->n_values; v++)
         m->values[v].whole = NO_BUFFER;
 }
@@ -190,11 +189,16 @@ typedef struct stacked {
     uint64_t end;
 } stacked;
 
+uint64_t memory_sample_bytes(const comet_model *m)
+{
+    return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
+}
+
 /* Samples lie below coded tensors, which are smaller then, by a fifth at least, than in the first steps: these have narrow
  * bounds and no samples. */
 static uint64_t with_samples(const comet_model *m, uint64_t coded)
 {
-    return max_u64(coded, coded / 5 * 4 + assess_bytes(m));
+    return max_u64(coded, coded / 5 * 4 + memory_sample_bytes(m));
 }
 
 /* The store stacks coded tensors as they come, and takes back what is above the highest that is held. */
@@ -248,7 +252,7 @@ static comet_status plan_region(comet_model *m, uint64_t *bytes)
 comet_status memory_share_region(comet_model *m, bool samples)
 {
     slot_life life;
-    const uint64_t whole = m->arena.bytes + m->arena.below, room = samples ? assess_bytes(m) : 0, shared = whole - room;
+    const uint64_t whole = m->arena.bytes + m->arena.below, room = samples ? memory_sample_bytes(m) : 0, shared = whole - room;
     if (!m->coded || whole == 0)
         return COMET_OK;
     for (uint32_t k = 0; next_life(m, &k, &life);)
@@ -271,10 +275,10 @@ static uint64_t reference_bytes(const comet_model *m)
     }
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        if ((o->norm_slot != COMET_NO_SLOT || o->folded_into != NONE) && !m->values[o->inputs[0]].saved)
+        if ((o->own.slot != COMET_NO_SLOT || o->backward_by != o->index) && !m->values[o->inputs[0]].saved)
             bytes += layout_bytes(m->values[o->inputs[0]].layout);
-        if (o->workspace_slot != COMET_NO_SLOT)
-            bytes += layout_bytes(o->workspace_layout);
+        if (o->workspace.slot != COMET_NO_SLOT)
+            bytes += layout_bytes(o->workspace.layout);
     }
     return bytes;
 }
@@ -284,11 +288,11 @@ static uint64_t scratch_at_most(const comet_model *m)
     uint64_t most = 0;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        const buffer_id folded_memory = o->folded ? o->folded->memory : NO_BUFFER,
-                        second = o->folded ? o->scratch_weights : o->weights_copy;
-        const buffer_id phases[3][3] = {{o->scratch_forward, NO_BUFFER, NO_BUFFER},
-                                        {o->scratch_weights, o->fresh_weight, o->part_gradient},
-                                        {o->scratch_backward, second, folded_memory}};
+        const buffer_id work = o->buffers.work,
+                        second = work != NO_BUFFER ? o->buffers.scratch_weights : o->buffers.weights_copy;
+        const buffer_id phases[3][3] = {{o->buffers.scratch_forward, NO_BUFFER, NO_BUFFER},
+                                        {o->buffers.scratch_weights, o->buffers.fresh_weight, o->buffers.part_gradient},
+                                        {o->buffers.scratch_backward, second, work}};
         for (int p = 0; p < 3; p++) {
             uint64_t bytes = 0;
             for (int j = 0; j < 3; j++)
@@ -310,6 +314,11 @@ static uint64_t saved_bytes(const comet_model *m)
     return coded_at(m, m->n_ops) + (m->values[0].saved ? input_bytes(m) : 0);
 }
 
+bool memory_keeps_steps(const comet_model *m)
+{
+    return m->coded && m->params.compression.spill_folder;
+}
+
 comet_status memory_plan(comet_model *m)
 {
     const uint64_t learnt_bytes = m->n_learnt * sizeof(float);
@@ -321,7 +330,7 @@ comet_status memory_plan(comet_model *m)
     TRY(plan_region(m, &region));
     m->arena.below = region - m->arena.bytes;
     *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
-    if (model_keeps_steps(m))
+    if (memory_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
     if (trains && o->kind == COMET_OPTIMISER_ADAMW)
@@ -333,7 +342,7 @@ comet_status memory_plan(comet_model *m)
     t->scratch = scratch_at_most(m);
     const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
     t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
-    t->assessing = trains ? assess_bytes(m) : 0;
+    t->assessing = trains ? memory_sample_bytes(m) : 0;
     t->total = t->weights + t->gradients + t->optimiser + region + input;
     return COMET_OK;
 }

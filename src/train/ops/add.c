@@ -1,18 +1,18 @@
 /*
- * The sum of two values, with a relu behind it or without. It goes tile by tile of the store, so that what belongs to it
- * happens while a tile lies in the caches: batch norms that left their output to it are applied before, the sum is coded
- * behind.
+ * The sum of two values, with or without a fused relu. It goes tile by tile of the store, so that what belongs to it happens
+ * while a tile lies in the caches: deferred batch norms are applied before, the sum is coded afterwards.
  */
 #include "base/bytes.h"
-#include "train/graph/graph.h"
 #include "train/math/elementwise.h"
 #include "train/math/tile_run.h"
+#include "train/memory/memory.h"
+#include "train/ops/ops.h"
 
 /* One of the two. */
 typedef struct addend {
     const float *x;
-    bool is_late; /* a batch norm leaves it to the addition */
-    norm_late late;
+    bool is_deferred; /* it is computed here from the input of its batch norm */
+    deferred_norm deferred;
 } addend;
 
 typedef struct add_run {
@@ -27,22 +27,23 @@ typedef struct add_run {
 comet_status add_prepare(comet_model *m, op *o)
 {
     set_output_layout(m, o, input_layout(m, o));
-    o->masks = o->relu && !m->params.inference;
+    o->mask.used = o->relu && !m->params.inference;
     return COMET_OK;
 }
 
 static addend addend_of(comet_model *m, const op *o, uint32_t j)
 {
     const uint32_t producer = m->values[o->inputs[j]].producer;
-    addend a = {.x = value_data(m, o->inputs[j]), .is_late = producer != NONE && m->ops[producer].applied_by == o->index};
-    if (a.is_late)
-        a.late = norm_late_of(m, &m->ops[producer]);
+    const batch_norm *norm = producer == NONE ? NULL : batch_norm_of(&m->ops[producer]);
+    addend a = {.x = value_data(m, o->inputs[j]), .is_deferred = norm && norm->deferred_to == o->index};
+    if (a.is_deferred)
+        a.deferred = deferred_norm_of(m, &m->ops[producer]);
     return a;
 }
 
 static const float *addend_at(const addend *a, uint64_t first, uint64_t n, size_t worker)
 {
-    return a->is_late ? norm_apply_late(&a->late, first, n, worker) : a->x + first;
+    return a->is_deferred ? deferred_norm_apply(&a->deferred, first, n, worker) : a->x + first;
 }
 
 static comet_status add_tile(void *arg, uint64_t k, size_t worker)
@@ -61,19 +62,12 @@ static comet_status add_tile(void *arg, uint64_t k, size_t worker)
     return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
 }
 
-uint64_t add_tile_elements(const comet_model *m, const op *o)
-{
-    const value *y = &m->values[o->output];
-    uint64_t n_tiles, tile;
-    return y->put_by_producer && comet_store_tiling(m->store, y->slot, &n_tiles, &tile) == COMET_OK ? tile : TILE;
-}
-
 static comet_status add_tiles(add_run *r)
 {
-    r->tile = r->piece = add_tile_elements(r->m, r->o);
+    r->tile = r->piece = saved_made_tile(r->m, r->o->output);
     for (int j = 0; j < 2; j++)
-        if (r->addends[j].is_late)
-            r->piece = min_u64(r->piece, r->addends[j].late.piece);
+        if (r->addends[j].is_deferred)
+            r->piece = min_u64(r->piece, r->addends[j].deferred.piece);
     return tile_run(r->m->params.n_threads, 0, (r->n + r->tile - 1) / r->tile, add_tile, r, r->o->layer->name);
 }
 

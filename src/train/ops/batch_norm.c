@@ -4,12 +4,14 @@
  * codes; backward decodes every tile for each pass, or once where there is room for all of them.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/graph/graph.h"
-#include "train/math/elementwise.h"
+#include "train/backend/accumulate.h"
 #include "train/math/tile_run.h"
+#include "train/memory/memory.h"
+#include "train/ops/ops.h"
 
 /* Coefficients by lanes, in this order in a scratch block. */
 enum {
@@ -32,13 +34,14 @@ enum {
     N_COEFFICIENTS
 };
 
-#define LATE_PIECE 2048 /* elements: with what they are added to, they stay in the first-level cache */
-#define GAMMA_FLOOR 0.1 /* of the root mean square of gamma: smaller ones are stored at that scale */
+#define DEFERRED_PIECE 2048 /* elements: with what they are added to, they stay in the first-level cache */
+#define GAMMA_FLOOR 0.1     /* of the root mean square of gamma: smaller ones are stored at that scale */
 
 /* A batch norm at work, in memory of its own within the arena. */
 typedef struct norm_run {
     comet_model *m;
     const op *o;
+    const batch_norm *norm;
     const norm_shape *s;
     comet_slot slot;
     bool lossy; /* what is stored is w, not z */
@@ -66,8 +69,8 @@ static float *statistic(const comet_model *m, uint32_t index)
 
 static void tiles_of(const op *o, uint64_t *n_tiles, uint64_t *tile)
 {
-    const norm_shape *s = &o->norm;
-    *tile = o->norm_tile > 0 ? o->norm_tile : max_u64(TILE / s->period, 1) * s->period;
+    const norm_shape *s = &batch_norm_of(o)->shape;
+    *tile = o->own.tile > 0 ? o->own.tile : max_u64(TILE / s->period, 1) * s->period;
     *n_tiles = (s->n_elements + *tile - 1) / *tile;
 }
 
@@ -76,9 +79,12 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-uint64_t norm_scratch_bytes(const comet_model *m, const op *o)
+/* A batch norm that is folded into a convolution has no backward of its own. */
+uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
 {
-    const norm_shape *s = &o->norm;
+    if (phase == PHASE_WEIGHTS || (phase == PHASE_DATA && o->own.slot == COMET_NO_SLOT))
+        return 0;
+    const norm_shape *s = &batch_norm_of(o)->shape;
     uint64_t n_tiles, tile;
     tiles_of(o, &n_tiles, &tile);
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
@@ -96,14 +102,15 @@ static void *carve(uint8_t **at, uint64_t bytes)
 
 static bool is_lossy(const comet_model *m, const op *o)
 {
-    const comet_slot_policy *p = o->norm_slot == COMET_NO_SLOT ? NULL : comet_store_slot_policy(m->store, o->norm_slot);
+    const comet_slot_policy *p = o->own.slot == COMET_NO_SLOT ? NULL : comet_store_slot_policy(m->store, o->own.slot);
     return p && p->policy == COMET_POLICY_BOUNDED && p->eb > 0;
 }
 
 static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
 {
     uint8_t *at = scratch;
-    *r = (norm_run){.m = m, .o = o, .s = &o->norm, .slot = o->norm_slot, .lossy = is_lossy(m, o)};
+    const batch_norm *norm = batch_norm_of(o);
+    *r = (norm_run){.m = m, .o = o, .norm = norm, .s = &norm->shape, .slot = o->own.slot, .lossy = is_lossy(m, o)};
     tiles_of(o, &r->n_tiles, &r->tile);
     r->segments = norm_segments(r->s, r->tile);
     for (int i = 0; i < N_COEFFICIENTS; i++)
@@ -113,9 +120,9 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     r->folded = carve(&at, NORM_SUMS * r->s->channels * sizeof(double));
     r->sums = carve(&at, r->n_tiles * r->segments * NORM_SUMS * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
-    r->whole = arena_at(&m->arena, o->norm_whole);
+    r->whole = arena_at(&m->arena, o->own.whole);
     r->apply = (norm_apply_coefficients){r->lanes[MEAN],       r->lanes[SCALE],      r->lanes[SHIFT],
-                                         r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT], o->norm_coarse};
+                                         r->lanes[CODE_SCALE], r->lanes[CODE_SHIFT], norm->coarse};
     r->stored = (norm_stored_coefficients){.mask_from = r->lossy ? NULL : r->lanes[MASK_FROM],
                                            .mask_scale = r->lanes[MASK_SCALE],
                                            .mask_shift = r->lanes[MASK_SHIFT],
@@ -124,7 +131,7 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
                                            .out_from = r->lanes[OUT_FROM],
                                            .out_scale = r->lanes[OUT_SCALE],
                                            .out_shift = r->lanes[OUT_SHIFT],
-                                           .coarse = o->norm_coarse};
+                                           .coarse = norm->coarse};
     r->gradient = (norm_gradient_coefficients){r->lanes[GAIN], r->lanes[SLOPE], r->lanes[OFFSET]};
 }
 
@@ -262,7 +269,7 @@ static double count_of(const norm_run *r)
 /* Sums are taken of differences from the running mean, which is near, so that nothing is lost where the mean is large. */
 static comet_status batch_statistics(norm_run *r, float *mean, float *variance)
 {
-    const float *near = statistic(r->m, r->o->mean);
+    const float *near = statistic(r->m, r->norm->mean);
     const double count = count_of(r);
     norm_spread(r->s, near, r->lanes[MEAN]);
     TRY(for_tiles(r, moments_tile));
@@ -281,17 +288,17 @@ static comet_status batch_statistics(norm_run *r, float *mean, float *variance)
 static void move_statistics(const norm_run *r)
 {
     const comet_model *m = r->m;
-    const op *o = r->o;
-    const double n = count_of(r), unbiased = n > 1 ? n / (n - 1) : 1, share = o->layer->momentum;
-    float *mean = statistic(m, o->mean), *variance = statistic(m, o->variance);
-    const float *batch_mean = m->statistics + o->batch_mean, *batch_variance = m->statistics + o->batch_variance;
+    const batch_norm *b = r->norm;
+    const double n = count_of(r), unbiased = n > 1 ? n / (n - 1) : 1, share = r->o->layer->momentum;
+    float *mean = statistic(m, b->mean), *variance = statistic(m, b->variance);
+    const float *batch_mean = m->statistics + b->batch_mean, *batch_variance = m->statistics + b->batch_variance;
     for (uint64_t c = 0; c < r->s->channels; c++) {
         mean[c] = (float)((1 - share) * mean[c] + share * batch_mean[c]);
         variance[c] = (float)((1 - share) * variance[c] + share * unbiased * batch_variance[c]);
     }
 }
 
-/* Stored before it is overwritten. */
+/* The input is stored before it is overwritten. */
 static comet_status apply_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     float *w = r->puts && r->lossy ? room_of(r, worker) : NULL;
@@ -317,41 +324,42 @@ static comet_status apply_and_put(norm_run *r, bool trains)
     return r->puts ? comet_store_put_end(store, r->slot) : COMET_OK;
 }
 
-norm_late norm_late_of(comet_model *m, const op *o)
+deferred_norm deferred_norm_of(comet_model *m, const op *o)
 {
     norm_run r;
-    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
-    return (norm_late){.shape = r.s,
-                       .apply = r.apply,
-                       .in = value_data(m, o->inputs[0]),
-                       .rooms = r.rooms,
-                       .room = room_floats(&r),
-                       .piece = min_u64(r.tile, max_u64(LATE_PIECE / r.s->period, 1) * r.s->period)};
+    begin_run(&r, m, o, arena_at(&m->arena, o->buffers.scratch_forward));
+    return (deferred_norm){.shape = r.s,
+                           .apply = r.apply,
+                           .in = value_data(m, o->inputs[0]),
+                           .rooms = r.rooms,
+                           .room = room_floats(&r),
+                           .piece = min_u64(r.tile, max_u64(DEFERRED_PIECE / r.s->period, 1) * r.s->period)};
 }
 
-const float *norm_apply_late(const norm_late *l, uint64_t first, uint64_t n, size_t worker)
+const float *deferred_norm_apply(const deferred_norm *l, uint64_t first, uint64_t n, size_t worker)
 {
     float *y = l->rooms + worker * l->room;
     norm_apply(l->shape, l->in + first, first, n, &l->apply, y, NULL);
     return y;
 }
 
-comet_status norm_forward(comet_model *m, op *o, run_mode mode)
+comet_status norm_run_forward(comet_model *m, op *o, run_mode mode)
 {
+    const batch_norm *b = batch_norm_of(o);
     norm_run r;
-    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_forward));
-    float *mean = statistic(m, o->mean), *variance = statistic(m, o->variance);
+    begin_run(&r, m, o, arena_at(&m->arena, o->buffers.scratch_forward));
+    float *mean = statistic(m, b->mean), *variance = statistic(m, b->variance);
     r.in = value_data(m, o->inputs[0]);
     r.out = value_data(m, o->output);
     if (mode != RUN_EVALUATE) {
-        mean = m->statistics + o->batch_mean;
-        variance = m->statistics + o->batch_variance;
+        mean = m->statistics + b->batch_mean;
+        variance = m->statistics + b->batch_variance;
         TRY(batch_statistics(&r, mean, variance));
     }
     set_coefficients(&r, MEAN, FROM, mean, variance);
     if (m->dump && mode == RUN_TRAIN)
         TRY(dump_tensor(m, o->layer->name, "bn input", m->values[o->inputs[0]].layout, r.in));
-    if (o->applied_by == NONE)
+    if (b->deferred_to == NONE)
         TRY(apply_and_put(&r, mode == RUN_TRAIN));
     if (mode == RUN_TRAIN)
         move_statistics(&r);
@@ -360,21 +368,16 @@ comet_status norm_forward(comet_model *m, op *o, run_mode mode)
 
 /* ---- backward ---- */
 
-/* `next`: what is read or written right behind, for as many elements. */
+/* `next`: what this worker reads or writes after the tile, for as many elements. */
 static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float *next,
                               const float **v)
 {
     float *room = r->whole ? r->whole + first : room_of(r, worker);
     *v = room;
-    if (r->o->norm_decoded)
+    if (r->o->own.decoded)
         return COMET_OK;
     comet_store_prefetch(r->m->store, worker, next);
     return comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
-}
-
-void norm_took(op *o, bool all)
-{
-    o->norm_decoded |= all && o->norm_whole != NO_BUFFER;
 }
 
 static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
@@ -385,13 +388,14 @@ static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint6
     return COMET_OK;
 }
 
-comet_status norm_again(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch)
+comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch)
 {
+    const batch_norm *b = batch_norm_of(o);
     norm_run r;
     begin_run(&r, m, o, scratch);
     r.out = y;
     r.out_first = first_tile * r.tile;
-    set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
+    set_coefficients(&r, FROM, GAIN, m->statistics + b->batch_mean, m->statistics + b->batch_variance);
     return for_tiles_of(&r, first_tile, end_tile, output_tile);
 }
 
@@ -425,21 +429,21 @@ static void observe(const norm_run *r)
     const comet_model *m = r->m;
     const uint64_t channels = r->s->channels;
     const double count = count_of(r);
-    const float *mean = m->statistics + r->o->batch_mean, *variance = m->statistics + r->o->batch_variance;
+    const float *mean = m->statistics + r->norm->batch_mean, *variance = m->statistics + r->norm->batch_variance;
     const float floor = gamma_floor(r, learnt(m, m->weights, r->o->weight));
     norm_harm harm = {0};
     for (uint64_t c = 0; c < channels; c++) {
         const channel_norm n = channel_of(r, c, mean, variance, floor);
         const double squares = r->folded[3 * channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
         const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count;
-        const float s = (float)(r->folded[channels + c] / count); /* in float, as bounds have always had it: the same bits */
+        const float s = (float)(r->folded[channels + c] / count); /* in float: bounds depend on these bits */
         const double s2 = (double)s * (double)s;
         harm.scale += squares / g2;
         harm.passed += k * k * (count * s2 + squares / count) / g2;
         harm.cut += k * k * count * s2 / g2;
         harm.energy += k * k * (squares - count * (average * average + s2));
     }
-    assess_norm(r->m, r->o, &harm);
+    tell_norm_done(r->m, r->o, &harm);
 }
 
 /* Errors of what is stored have a mean, which is not the same for all channels: values that the relu cut off lie nearer to its
@@ -468,20 +472,21 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
         r->lanes[SLOPE][l] *= r->lanes[HAT_SCALE][l];
 }
 
-comet_status norm_backward(comet_model *m, op *o)
+comet_status norm_run_backward(comet_model *m, op *o)
 {
+    const batch_norm *b = batch_norm_of(o);
     norm_run r;
     const bool adds = m->n_accumulated > 0;
     float *scale = gradient_at(m, o, o->weight), *shift = gradient_at(m, o, o->bias);
-    float *fresh_scale = adds ? arena_at(&m->arena, o->fresh_weight) : scale;
-    float *fresh_shift = adds ? arena_at(&m->arena, o->fresh_bias) : shift;
-    begin_run(&r, m, o, arena_at(&m->arena, o->scratch_backward));
-    set_coefficients(&r, FROM, GAIN, m->statistics + o->batch_mean, m->statistics + o->batch_variance);
-    r.dy = arena_at(&m->arena, o->diff);
-    r.out = arena_at(&m->arena, o->deliveries[0].write);
-    r.observes = assess_is_due(m) && r.lossy;
+    float *fresh_scale = adds ? arena_at(&m->arena, o->buffers.fresh_weight) : scale;
+    float *fresh_shift = adds ? arena_at(&m->arena, o->buffers.fresh_bias) : shift;
+    begin_run(&r, m, o, arena_at(&m->arena, o->buffers.scratch_backward));
+    set_coefficients(&r, FROM, GAIN, m->statistics + b->batch_mean, m->statistics + b->batch_variance);
+    r.dy = arena_at(&m->arena, o->buffers.diff);
+    r.out = arena_at(&m->arena, o->buffers.deliveries[0].write);
+    r.observes = r.lossy && anyone_needs_norm(m);
     TRY(sum_gradients(&r));
-    norm_took(o, true);
+    saved_own_taken(o, true);
     if (r.observes)
         observe(&r);
     set_gradient(&r, fresh_scale, fresh_shift);
@@ -497,18 +502,19 @@ comet_status norm_backward(comet_model *m, op *o)
 
 static comet_status norm_parameters(comet_model *m, op *o, uint64_t channels)
 {
+    batch_norm *b = batch_norm_of(o);
     parameter scale = named_parameter(o, "weight"), shift = named_parameter(o, "bias");
     parameter mean = named_parameter(o, "running_mean"), variance = named_parameter(o, "running_var");
     scale.filled = shift.filled = mean.filled = variance.filled = true;
     scale.fill = variance.fill = 1;
     mean.learnt = variance.learnt = false;
-    TRY(add_vector(m, &scale, channels, &o->weight));
-    TRY(add_vector(m, &shift, channels, &o->bias));
-    TRY(add_vector(m, &mean, channels, &o->mean));
-    TRY(add_vector(m, &variance, channels, &o->variance));
+    TRY(graph_add_vector(m, &scale, channels, &o->weight));
+    TRY(graph_add_vector(m, &shift, channels, &o->bias));
+    TRY(graph_add_vector(m, &mean, channels, &b->mean));
+    TRY(graph_add_vector(m, &variance, channels, &b->variance));
     const uint64_t padded = (channels + 15) / 16 * 16;
-    o->batch_mean = m->n_statistics;
-    o->batch_variance = m->n_statistics + padded;
+    b->batch_mean = m->n_statistics;
+    b->batch_variance = m->n_statistics + padded;
     m->n_statistics += 2 * padded;
     return COMET_OK;
 }
@@ -518,9 +524,78 @@ comet_status norm_prepare(comet_model *m, op *o)
     const layout *data = m->values[o->inputs[0]].layout;
     const uint64_t channels = comet_net_shape(m->net, o->layer->inputs[0]).channels;
     m->values[o->output].layout = data;
-    o->norm = norm_shape_of(data, o->relu);
-    if (o->norm.channels != channels)
+    batch_norm *b = o->state = malloc(sizeof *b);
+    if (!b)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to prepare %s", o->layer->name);
+    *b = (batch_norm){.mean = NONE, .variance = NONE, .coarse = 1, .deferred_to = NONE};
+    b->shape = norm_shape_of(data, o->relu);
+    if (b->shape.channels != channels)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: its %llu channels do not lie as such", o->layer->name,
                           (unsigned long long)channels);
     return norm_parameters(m, o, channels);
+}
+
+batch_norm *batch_norm_of(const op *o)
+{
+    return o->type->prepare == norm_prepare ? o->state : NULL;
+}
+
+void norm_destroy(op *o)
+{
+    free(o->state);
+}
+
+/* It must know its channels. */
+comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed)
+{
+    uint64_t block;
+    (void)layer, (void)relu;
+    *needed = input;
+    return layout_describe(input, &block) != ORDER_OTHER ? COMET_OK : graph_plain_like(m, input, needed);
+}
+
+/* ---- memory ---- */
+
+/* The signs of what is stored serve the fused relu. A batch norm that is folded into a convolution has no slot, but the same
+ * tiles. */
+comet_status norm_declare_own(comet_model *m, op *o)
+{
+    const norm_shape *s = &batch_norm_of(o)->shape;
+    uint64_t n_tiles;
+    const comet_slot_spec spec = saved_spec(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY,
+                                            m->values[o->inputs[0]].layout);
+    TRY(comet_store_spec_tiling(&spec, &n_tiles, &o->own.tile));
+    if (n_tiles > 1 && o->own.tile % s->period != 0) /* tiles of rows that long end within one */
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: batch normalisation of %llu channels without planes is too wide",
+                          o->layer->name, (unsigned long long)s->channels);
+    if (o->backward_by != o->index)
+        return COMET_OK;
+    m->values[o->inputs[0]].norm_input = true;
+    return comet_store_declare(m->store, &spec, &o->own.slot);
+}
+
+/* A deferred batch norm's input lies where its output would, and stays with its coefficients until the addition has run, which
+ * takes whole rows. Where that is not so it is not deferred. */
+void norm_forward_declared(comet_model *m, op *o)
+{
+    batch_norm *b = batch_norm_of(o);
+    if (b->deferred_to == NONE)
+        return;
+    if (m->values[o->inputs[0]].buffer == m->values[o->output].buffer &&
+        saved_made_tile(m, m->ops[b->deferred_to].output) % b->shape.period == 0)
+        arena_extend(&m->arena, o->buffers.scratch_forward, b->deferred_to);
+    else
+        b->deferred_to = NONE;
+}
+
+/* Its sums are there at phase 1. */
+comet_status norm_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
+{
+    if (m->params.accumulate == 1 || o->backward_by != o->index)
+        return COMET_OK;
+    TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->weight].layout), weights, &o->buffers.fresh_weight));
+    TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->buffers.fresh_bias));
+    arena_extend(&m->arena, o->buffers.fresh_weight, data);
+    arena_extend(&m->arena, o->buffers.fresh_bias, data);
+    return COMET_OK;
 }

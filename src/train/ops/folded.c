@@ -1,4 +1,4 @@
-/* Batch norms folded into the backward pass of the convolution before them; see model_folded.h. */
+/* Batch norms folded into the backward pass of the convolution before them; see folded.h. */
 #include "train/ops/folded.h"
 
 #include <math.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/assess/assess.h"
+#include "train/backend/accumulate.h"
 #include "train/math/channel_sums.h"
-#include "train/math/elementwise.h"
+#include "train/memory/memory.h"
 
 #define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
 /* in^2 for each channel out: what they cost a position against passes over its channels. ResNet-50, batch 32, level fast: at 64
@@ -48,7 +48,7 @@ static bool is_worth_it(const comet_model *m, const op *conv)
 static bool may_fold(const comet_model *m, const op *norm)
 {
     const value *z = &m->values[norm->inputs[0]], *y = &m->values[norm->output];
-    if (norm->mean == NONE || norm->relu || y->saved || !y->needs_gradient || z->saved || z->producer == NONE)
+    if (!batch_norm_of(norm) || norm->relu || y->saved || !y->needs_gradient || z->saved || z->producer == NONE)
         return false;
     const op *conv = &m->ops[z->producer];
     if (conv->layer->op != COMET_OP_CONV || !conv->backward_data || !conv->backward_weights || conv->relu)
@@ -70,7 +70,7 @@ static kernel *kernel_at(const folded *f, int i)
     return kernels[i];
 }
 
-void folded_destroy(folded *f)
+static void destroy_folded(folded *f)
 {
     if (!f)
         return;
@@ -124,57 +124,6 @@ static bool kernels_suit(const op *o, const folded *f)
            kernel_layout(f->gram, ARG_SRC) == input && kernel_layout(f->gram, ARG_DIFF_DST) == input;
 }
 
-/* An op that alone reads the batch norm's output can do some of its work: sum its gradient up, where that passes a relu on its
- * way, and make its output. */
-static void share_with_reader(comet_model *m, op *norm, folded *f)
-{
-    const value *y = &m->values[norm->output];
-    if (count_reading_ops(m, norm->output) != 1)
-        return;
-    op *reader = &m->ops[y->last_reader];
-    if (reader->masks && reader->type->passes_gradient) {
-        reader->sums = true;
-        reader->norm = norm_shape_of(y->layout, false);
-        f->summed_by = reader->index;
-    }
-    if (reader->type == op_type_of(COMET_OP_ADD))
-        norm->applied_by = reader->index;
-}
-
-static comet_status fold(comet_model *m, op *norm)
-{
-    op *conv = &m->ops[m->values[norm->inputs[0]].producer];
-    uint64_t dims[5];
-    layout_dims(m->values[conv->output].layout, dims);
-    folded *f = calloc(1, sizeof *f);
-    if (!f)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to fold %s", norm->layer->name);
-    *f = (folded){.norm = norm->index,
-                  .summed_by = NONE,
-                  .in = comet_net_shape(m->net, conv->layer->inputs[0]).channels,
-                  .out = dims[1],
-                  .count = (double)dims[0] * (double)(dims[2] * dims[3]),
-                  .input = norm_shape_of(m->values[conv->inputs[0]].layout, false),
-                  .memory = NO_BUFFER};
-    const comet_status status = make_kernels(m, conv, f);
-    if (status != COMET_OK || !kernels_suit(conv, f)) { /* it works without, too */
-        folded_destroy(f);
-        return status == COMET_ERROR_MEMORY ? status : COMET_OK;
-    }
-    share_with_reader(m, norm, f);
-    conv->folded = f;
-    norm->folded_into = conv->index;
-    return COMET_OK;
-}
-
-comet_status folded_find(comet_model *m)
-{
-    for (uint32_t i = 0; model_is_lossy(m) && !m->params.no_recompute && i < m->n_ops; i++)
-        if (may_fold(m, &m->ops[i]))
-            TRY(fold(m, &m->ops[i]));
-    return COMET_OK;
-}
-
 /* ---- memory ---- */
 
 static uint64_t padded_layout(const kernel *k, kernel_arg arg)
@@ -184,7 +133,7 @@ static uint64_t padded_layout(const kernel *k, kernel_arg arg)
 
 static uint64_t sums_scratch_bytes(const comet_model *m, const op *o)
 {
-    const norm_shape *input = &o->folded->input, *output = &m->ops[o->folded->norm].norm;
+    const norm_shape *input = &folded_of(o)->input, *output = &batch_norm_of(&m->ops[o->folds])->shape;
     const channel_sums_spec of_input = {.shape = input, .n = input->n_elements};
     const channel_sums_spec of_output = {.shape = output, .n = output->n_elements};
     return max_u64(channel_sums_bytes(&of_input), channel_sums_bytes(&of_output));
@@ -192,7 +141,7 @@ static uint64_t sums_scratch_bytes(const comet_model *m, const op *o)
 
 static uint64_t block_floats(const comet_model *m, const op *o, folded_block block)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     switch (block) {
     case FOLDED_SUMS:
     case FOLDED_PART: return padded_layout(o->backward_weights, ARG_DIFF_WEIGHTS) + padded_layout(f->gram, ARG_DIFF_WEIGHTS);
@@ -215,7 +164,7 @@ static uint64_t block_floats(const comet_model *m, const op *o, folded_block blo
 
 float *folded_at(const comet_model *m, const op *o, folded_block block)
 {
-    float *at = arena_at(&m->arena, o->folded->memory);
+    float *at = arena_at(&m->arena, o->buffers.work);
     for (int i = 0; i < (int)block; i++)
         at += block_floats(m, o, (folded_block)i);
     return at;
@@ -226,34 +175,34 @@ double *folded_sums_at(const comet_model *m, const op *o, folded_block block)
     return (double *)(void *)folded_at(m, o, block);
 }
 
-comet_status folded_declare(comet_model *m, op *o)
+static comet_status folded_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
 {
-    const uint32_t first = moment_backward(m, o, 0), last = moment_backward(m, o, 1);
+    const folded *f = folded_of(o);
     uint64_t floats = 0;
     for (int i = 0; i < N_FOLDED_BLOCKS; i++)
         floats += block_floats(m, o, (folded_block)i);
-    TRY(arena_declare(&m->arena, floats * sizeof(float), first, &o->folded->memory));
-    arena_extend(&m->arena, o->folded->memory, last);
-    if (o->folded->summed_by != NONE && m->ops[o->folded->summed_by].mask_sums != NO_BUFFER)
-        arena_extend(&m->arena, m->ops[o->folded->summed_by].mask_sums, first);
-    if (o->rooms[0] != NO_BUFFER)
-        arena_extend(&m->arena, o->rooms[0], last);
-    if (o->scratch_weights != NO_BUFFER)
-        arena_extend(&m->arena, o->scratch_weights, last);
+    TRY(arena_declare(&m->arena, floats * sizeof(float), weights, &o->buffers.work));
+    arena_extend(&m->arena, o->buffers.work, data);
+    if (f->summed_by != NONE && m->ops[f->summed_by].buffers.mask_sums != NO_BUFFER)
+        arena_extend(&m->arena, m->ops[f->summed_by].buffers.mask_sums, weights);
+    if (o->buffers.rooms[0] != NO_BUFFER)
+        arena_extend(&m->arena, o->buffers.rooms[0], data);
+    if (o->buffers.scratch_weights != NO_BUFFER)
+        arena_extend(&m->arena, o->buffers.scratch_weights, data);
     return COMET_OK;
 }
 
-uint64_t folded_scratch_bytes(const folded *f)
+static uint64_t folded_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
 {
-    uint64_t bytes = 0;
-    for (int i = 0; i < N_FOLDED_KERNELS; i++)
-        bytes = max_u64(bytes, kernel_scratch_bytes(kernel_at(f, i)));
+    uint64_t bytes = weighted_scratch_bytes(m, o, phase);
+    for (int i = 0; phase == PHASE_WEIGHTS && i < N_FOLDED_KERNELS; i++)
+        bytes = max_u64(bytes, kernel_scratch_bytes(kernel_at(folded_of(o), i)));
     return bytes;
 }
 
 /* ---- sums ---- */
 
-/* A behind Q in a block of sums. */
+/* A lies after Q in a block of sums. */
 static float *gram_in(const comet_model *m, const op *o, folded_block block)
 {
     return folded_at(m, o, block) + padded_layout(o->backward_weights, ARG_DIFF_WEIGHTS);
@@ -265,14 +214,15 @@ static comet_status run_gram(comet_model *m, op *o, float *gram)
     const kernel_args args = {.at = {[ARG_SRC] = a,
                                      [ARG_DIFF_DST] = a,
                                      [ARG_DIFF_WEIGHTS] = gram,
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
-    return kernel_run(o->folded->gram, &args);
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_weights)}};
+    return kernel_run(folded_of(o)->gram, &args);
 }
 
-/* Of a in a part of the batch, and of dy as a whole: oneDNN would sum them in float, which is not enough for differences. */
+/* Sums of a in a part of the batch; sum_diff has those of dy as a whole. oneDNN would sum in float, which is not enough for
+ * differences. */
 static comet_status sum_input(comet_model *m, const op *o, folded_block to)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     const channel_sums_spec spec = {.shape = &f->input, .n = f->input.n_elements / o->n_parts};
     return channel_sums_of(&spec, value_data_backward(m, o->inputs[0]), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
                            folded_sums_at(m, o, to));
@@ -280,13 +230,13 @@ static comet_status sum_input(comet_model *m, const op *o, folded_block to)
 
 static comet_status sum_diff(comet_model *m, const op *o)
 {
-    const folded *f = o->folded;
-    const norm_shape *s = &m->ops[f->norm].norm;
-    const double *summed = f->summed_by == NONE ? NULL : arena_at(&m->arena, m->ops[f->summed_by].mask_sums);
+    const folded *f = folded_of(o);
+    const norm_shape *s = &batch_norm_of(&m->ops[o->folds])->shape;
+    const double *summed = f->summed_by == NONE ? NULL : arena_at(&m->arena, m->ops[f->summed_by].buffers.mask_sums);
     const channel_sums_spec spec = {.shape = s, .n = s->n_elements};
     if (!summed)
-        return channel_sums_of(&spec, arena_at(&m->arena, o->diff), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH),
-                               folded_sums_at(m, o, FOLDED_DIFF_SUMS));
+        return channel_sums_of(&spec, arena_at(&m->arena, o->buffers.diff), m->params.n_threads,
+                               folded_at(m, o, FOLDED_SCRATCH), folded_sums_at(m, o, FOLDED_DIFF_SUMS));
     memcpy(folded_sums_at(m, o, FOLDED_DIFF_SUMS), summed, 2 * s->channels * sizeof *summed);
     return COMET_OK;
 }
@@ -296,7 +246,7 @@ static void add_part(const comet_model *m, const op *o)
     const double *part = folded_sums_at(m, o, FOLDED_PART_SUMS);
     double *sums = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
     add_to(block_floats(m, o, FOLDED_SUMS), folded_at(m, o, FOLDED_PART), folded_at(m, o, FOLDED_SUMS));
-    for (uint64_t i = 0; i < 2 * o->folded->in; i++)
+    for (uint64_t i = 0; i < 2 * folded_of(o)->in; i++)
         sums[i] += part[i];
 }
 
@@ -305,12 +255,12 @@ static comet_status add_up(comet_model *m, op *o)
     for (uint32_t k = 0; k < o->n_parts; k++) {
         const folded_block to = k == 0 ? FOLDED_SUMS : FOLDED_PART;
         TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
-        TRY(op_run_backward_weights(m, o, k, folded_at(m, o, to), NULL));
+        TRY(weighted_part_of_weights(m, o, k, folded_at(m, o, to), NULL));
         TRY(run_gram(m, o, gram_in(m, o, to)));
         TRY(sum_input(m, o, k == 0 ? FOLDED_INPUT_SUMS : FOLDED_PART_SUMS));
         if (k > 0)
             add_part(m, o);
-        assess_folded_part(m, o, k);
+        TRY(tell_folded_part_done(m, o, k));
     }
     return sum_diff(m, o);
 }
@@ -318,13 +268,13 @@ static comet_status add_up(comet_model *m, op *o)
 static comet_status move(comet_model *m, const op *o, kernel *k, void *from, void *to)
 {
     const kernel_args args = {
-        .at = {[ARG_SRC] = from, [ARG_DST] = to, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
+        .at = {[ARG_SRC] = from, [ARG_DST] = to, [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_weights)}};
     return kernel_run(k, &args);
 }
 
 static comet_status move_to_plain(comet_model *m, const op *o)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     TRY(move(m, o, f->weights_to_plain, learnt(m, m->weights, o->weight), folded_at(m, o, FOLDED_WEIGHTS)));
     TRY(move(m, o, f->products_to_plain, folded_at(m, o, FOLDED_SUMS), folded_at(m, o, FOLDED_PRODUCTS)));
     return move(m, o, f->gram_to_plain, gram_in(m, o, FOLDED_SUMS), folded_at(m, o, FOLDED_GRAM));
@@ -332,12 +282,12 @@ static comet_status move_to_plain(comet_model *m, const op *o)
 
 /* ---- gradients ---- */
 
-/* Of scale and shift; and with them what the rest is computed from, by channel. The mean is that of what is stored, not the one
- * of forward: errors behind a relu have a mean, which must cancel. */
+/* Gradients of scale and shift, and with them the coefficients of the rest, by channel. The mean is that of what is stored, not
+ * the one of forward: errors after a relu have a mean, which must cancel. */
 static void find_coefficients(comet_model *m, const op *o)
 {
-    const folded *f = o->folded;
-    const op *norm = &m->ops[f->norm];
+    const folded *f = folded_of(o);
+    const op *norm = &m->ops[o->folds];
     const bool adds = m->n_accumulated > 0;
     const double *diff_sums = folded_sums_at(m, o, FOLDED_DIFF_SUMS), *inputs = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
     const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *products = folded_at(m, o, FOLDED_PRODUCTS);
@@ -367,7 +317,7 @@ static void find_coefficients(comet_model *m, const op *o)
 /* dW = g Q - q (W A) + k S^T, in place of Q. */
 static comet_status find_weights_gradient(comet_model *m, op *o)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     const double *inputs = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
     float *d = folded_at(m, o, FOLDED_PRODUCTS), *other = folded_at(m, o, FOLDED_OTHER);
     const float *gain = folded_at(m, o, FOLDED_GAIN), *slope = folded_at(m, o, FOLDED_SLOPE);
@@ -388,7 +338,7 @@ static comet_status find_weights_gradient(comet_model *m, op *o)
 /* FOLDED_OTHER = rows of W, each times its factor. */
 static float *scaled_weights(const comet_model *m, const op *o, folded_block factors, float sign)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *factor = folded_at(m, o, factors);
     float *other = folded_at(m, o, FOLDED_OTHER);
     for (uint64_t c = 0; c < f->out; c++)
@@ -400,7 +350,7 @@ static float *scaled_weights(const comet_model *m, const op *o, folded_block fac
 /* What the gradient of the input is computed with: - W^T q W, W^T k and g W. */
 static comet_status find_input_weights(comet_model *m, op *o)
 {
-    const folded *f = o->folded;
+    const folded *f = folded_of(o);
     const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *shift = folded_at(m, o, FOLDED_SHIFT);
     float *bias = folded_at(m, o, FOLDED_INPUT_BIAS), *mix = folded_at(m, o, FOLDED_MIX);
     const product_spec product = {.rows = f->in, .columns = f->in, .inner = f->out, .transposed = true};
@@ -413,28 +363,111 @@ static comet_status find_input_weights(comet_model *m, op *o)
     return move(m, o, f->data_from_plain, scaled_weights(m, o, FOLDED_GAIN, 1), folded_at(m, o, FOLDED_DATA_WEIGHTS));
 }
 
-comet_status folded_add_input(comet_model *m, const op *o, float *gradient)
+static comet_status add_input_part(comet_model *m, const op *o, float *gradient)
 {
     const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
                                      [ARG_WEIGHTS] = folded_at(m, o, FOLDED_INPUT_WEIGHTS),
                                      [ARG_BIAS] = folded_at(m, o, FOLDED_INPUT_BIAS),
                                      [ARG_DST] = gradient,
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
-    return kernel_run(o->folded->add_input, &args);
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_weights)}};
+    return kernel_run(folded_of(o)->add_input, &args);
 }
 
-comet_status folded_backward(comet_model *m, op *o)
+static comet_status folded_backward(comet_model *m, op *o)
 {
     TRY(add_up(m, o));
     TRY(move_to_plain(m, o));
     find_coefficients(m, o);
     TRY(find_weights_gradient(m, o));
-    TRY(assess_folded(m, o));
+    TRY(tell_folded_done(m, o));
     TRY(find_input_weights(m, o));
     for (uint32_t k = 0; k < o->n_parts; k++) {
         if (o->n_parts > 1)
             TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
-        TRY(weighted_part_of_data(m, o, folded_at(m, o, FOLDED_DATA_WEIGHTS), k));
+        float *gradient;
+        TRY(weighted_part_of_data(m, o, folded_at(m, o, FOLDED_DATA_WEIGHTS), k, &gradient));
+        TRY(add_input_part(m, o, gradient));
+        TRY(weighted_deliver_part(m, o, k));
     }
+    return COMET_OK;
+}
+
+/* ---- folding ---- */
+
+static void folded_conv_destroy(op *o)
+{
+    if (o->state)
+        destroy_folded(weighted_of(o)->folded);
+    weighted_destroy(o);
+}
+
+/* A convolution that makes the gradients of the batch norm after it, too. */
+static const op_type op_type_folded_conv = {.name = "conv",
+                                            .prepare = conv_prepare,
+                                            .destroy = folded_conv_destroy,
+                                            .forward = weighted_forward,
+                                            .backward = folded_backward,
+                                            .input_layout = conv_input_layout,
+                                            .scratch_bytes = folded_scratch_bytes,
+                                            .declare_backward = folded_declare_backward,
+                                            .keeps_input = true,
+                                            .kept_as = "conv input",
+                                            .kept_class = COMET_SLOT_CONV_INPUT,
+                                            .exactness = COMET_LOSSY,
+                                            .takes_relu = true};
+
+const folded *folded_of(const op *o)
+{
+    return o->type == &op_type_folded_conv ? weighted_of(o)->folded : NULL;
+}
+
+/* An op that alone reads the batch norm's output can do some of its work: sum its gradient up, where that passes a relu, and
+ * compute its output. */
+static void share_with_reader(comet_model *m, op *norm, folded *f)
+{
+    const value *y = &m->values[norm->output];
+    if (count_reading_ops(m, norm->output) != 1)
+        return;
+    op *reader = &m->ops[y->last_reader];
+    if (reader->mask.used && reader->type->passes_gradient) {
+        reader->mask.sums = true;
+        reader->mask.shape = norm_shape_of(y->layout, false);
+        f->summed_by = reader->index;
+    }
+    if (reader->type->puts_output)
+        batch_norm_of(norm)->deferred_to = reader->index;
+}
+
+static comet_status fold(comet_model *m, op *norm)
+{
+    op *conv = &m->ops[m->values[norm->inputs[0]].producer];
+    uint64_t dims[5];
+    layout_dims(m->values[conv->output].layout, dims);
+    folded *f = calloc(1, sizeof *f);
+    if (!f)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory to fold %s", norm->layer->name);
+    *f = (folded){.summed_by = NONE,
+                  .in = comet_net_shape(m->net, conv->layer->inputs[0]).channels,
+                  .out = dims[1],
+                  .count = (double)dims[0] * (double)(dims[2] * dims[3]),
+                  .input = norm_shape_of(m->values[conv->inputs[0]].layout, false)};
+    const comet_status status = make_kernels(m, conv, f);
+    if (status != COMET_OK || !kernels_suit(conv, f)) { /* it works without, too */
+        destroy_folded(f);
+        return status == COMET_ERROR_MEMORY ? status : COMET_OK;
+    }
+    share_with_reader(m, norm, f);
+    weighted_of(conv)->folded = f;
+    conv->type = &op_type_folded_conv;
+    conv->folds = norm->index;
+    norm->backward_by = conv->index;
+    return COMET_OK;
+}
+
+comet_status folded_find(comet_model *m)
+{
+    for (uint32_t i = 0; model_is_lossy(m) && !m->params.no_recompute && i < m->n_ops; i++)
+        if (may_fold(m, &m->ops[i]))
+            TRY(fold(m, &m->ops[i]));
     return COMET_OK;
 }

@@ -1,11 +1,11 @@
 /*
- * A 1 x 1 convolution z = W a and the batch norm behind it, backward in one, without z: neither stored nor computed again.
+ * A 1 x 1 convolution z = W a and the batch norm after it, backward in one, without z: neither stored nor computed again.
  *
- * With xhat = (z - mean) r, r = 1 / sd, y = gamma xhat + beta, n positions, and dy at hand, batch norm passes on
+ * With xhat = (z - mean) r, r = 1 / sd, y = gamma xhat + beta, n positions, and given dy, batch norm passes on
  *
  *     dz = g dy - q z + k,     g = gamma r,  q = g r s,  k = q mean - g D / n,     D = sum dy,  s = sum(dy xhat) / n
  *
- * by channel. z is linear in a, so that all that is wanted follows from sums over positions that need a and dy alone:
+ * by channel. z is linear in a, so that all gradients can be computed from sums over positions that need a and dy alone:
  *
  *     Q = sum dy a^T,  A = sum a a^T,  S = sum a,  mean = W S / n
  *     d gamma = r (rows of W times rows of Q, summed, - mean D),     d beta = D
@@ -20,10 +20,9 @@
 #ifndef COMET_TRAIN_OPS_FOLDED_H
 #define COMET_TRAIN_OPS_FOLDED_H
 
-#include "train/graph/graph.h"
+#include "train/ops/ops.h"
 
 struct folded {
-    uint32_t norm;            /* the batch norm's op */
     uint32_t summed_by;       /* op whose mask_sums are those of dy, NONE: there is none */
     uint64_t in, out;         /* channels */
     double count;             /* positions */
@@ -32,17 +31,15 @@ struct folded {
     kernel *add_input;        /* adds the product with a, and W^T k */
     kernel *weights_to_plain; /* from the kernels' layouts to row by row, and back */
     kernel *products_to_plain, *gram_to_plain, *gradient_from_plain, *data_from_plain, *input_from_plain;
-    buffer_id memory;
-    uint64_t n_nonzero; /* of the input at hand, while assessing */
 };
 
-/* Blocks within `memory`. */
+/* Blocks within op.buffers.work. */
 typedef enum folded_block {
     FOLDED_SUMS,     /* Q, A as kernels make them */
-    FOLDED_PART,     /* likewise of a part of the batch */
+    FOLDED_PART,     /* the same from a part of the batch */
     FOLDED_WEIGHTS,  /* plain, as the next four */
     FOLDED_PRODUCTS, /* Q, then dW */
-    FOLDED_OTHER,    /* out x in, of the moment */
+    FOLDED_OTHER,    /* out x in, for intermediate results */
     FOLDED_GRAM,
     FOLDED_MIX,  /* - W^T q W */
     FOLDED_KEPT, /* dW in the layout of the weights */
@@ -55,10 +52,15 @@ typedef enum folded_block {
     FOLDED_MEAN,
     FOLDED_DIFF_SUMS,  /* double: D, then sums of dy^2 */
     FOLDED_INPUT_SUMS, /* double: S, then sums of a^2 */
-    FOLDED_PART_SUMS,  /* likewise of a part of the batch, or of a sample */
+    FOLDED_PART_SUMS,  /* the same from a part of the batch, or from a sample */
     FOLDED_SCRATCH,    /* of channel_sums */
     N_FOLDED_BLOCKS
 } folded_block;
+
+/* Finds batch norms to fold; before slots are declared. */
+comet_status folded_find(comet_model *m);
+/* NULL where no batch norm is folded into o. */
+const folded *folded_of(const op *o);
 
 float *folded_at(const comet_model *m, const op *o, folded_block block);
 double *folded_sums_at(const comet_model *m, const op *o, folded_block block);

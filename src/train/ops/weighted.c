@@ -1,16 +1,18 @@
 /*
  * Convolution and linear layers. Backward takes the batch in parts, so that a coded input is never whole in memory.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/graph/graph.h"
+#include "train/backend/accumulate.h"
 #include "train/math/depthwise.h"
-#include "train/math/elementwise.h"
+#include "train/memory/memory.h"
+#include "train/ops/ops.h"
 
 /* ---- parameters ---- */
 
-/* Weight and bias of a convolution or linear layer; the weight lies as the forward kernel wants it. */
+/* Weight and bias of a convolution or linear layer; the weight lies as the forward kernel needs it. */
 static comet_status add_weights(comet_model *m, op *o, uint32_t n_dims, const uint64_t *dims, uint64_t fan_in, uint64_t fan_out)
 {
     parameter p = named_parameter(o, "weight");
@@ -28,19 +30,19 @@ static comet_status add_weights(comet_model *m, op *o, uint32_t n_dims, const ui
     parameter bias = named_parameter(o, "bias");
     bias.init = o->layer->init;
     bias.fan_in = fan_in;
-    return add_vector(m, &bias, o->layer->out_channels, &o->bias);
+    return graph_add_vector(m, &bias, o->layer->out_channels, &o->bias);
 }
 
-/* Backward kernels may want the weights in another layout than forward's. */
+/* Backward kernels may need the weights in another layout than forward's. */
 static comet_status bridge_layouts(comet_model *m, op *o)
 {
     const layout *kept = kernel_layout(o->forward, ARG_WEIGHTS);
     const layout *data = o->backward_data ? kernel_layout(o->backward_data, ARG_WEIGHTS) : kept;
     const layout *gradient = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : kept;
     if (data != kept)
-        TRY(kernel_reorder(m->backend, kept, data, &o->weights_reorder));
+        TRY(kernel_reorder(m->backend, kept, data, &weighted_of(o)->weights_reorder));
     if (gradient != kept)
-        TRY(kernel_reorder(m->backend, gradient, kept, &o->gradient_reorder));
+        TRY(kernel_reorder(m->backend, gradient, kept, &weighted_of(o)->gradient_reorder));
     return COMET_OK;
 }
 
@@ -79,12 +81,12 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
     return s;
 }
 
-comet_status conv_wanted_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **wanted)
+comet_status conv_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed)
 {
     const conv_spec s = conv_spec_of(m, layer, relu, input);
     kernel *k;
     TRY(kernel_conv_forward(m->backend, &s, input, &k));
-    *wanted = kernel_layout(k, ARG_SRC);
+    *needed = kernel_layout(k, ARG_SRC);
     kernel_destroy(k);
     return COMET_OK;
 }
@@ -99,10 +101,11 @@ static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec 
 {
     uint64_t block;
     TRY(kernel_conv_backward_weights(m->backend, s, o->forward, &o->backward_weights));
-    o->own_depthwise = is_depthwise(s) && !s->bias && kernel_is_slow(o->backward_weights) &&
+    weighted *w = weighted_of(o);
+    w->own_depthwise = is_depthwise(s) && !s->bias && kernel_is_slow(o->backward_weights) &&
                        layout_describe(input_layout(m, o), &block) == ORDER_BLOCKED && (block == 8 || block == 16) &&
                        layout_is_depthwise(kernel_layout(o->forward, ARG_WEIGHTS), block);
-    if (!o->own_depthwise)
+    if (!w->own_depthwise)
         return COMET_OK;
     kernel_destroy(o->backward_weights);
     o->backward_weights = NULL;
@@ -136,6 +139,23 @@ static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
     return best;
 }
 
+static comet_status make_state(op *o)
+{
+    o->state = calloc(1, sizeof(weighted));
+    return o->state ? COMET_OK : comet_fail(COMET_ERROR_MEMORY, "no memory to prepare %s", o->layer->name);
+}
+
+void weighted_destroy(op *o)
+{
+    weighted *w = weighted_of(o);
+    if (!w)
+        return;
+    kernel_destroy(w->weights_reorder);
+    kernel_destroy(w->gradient_reorder);
+    free(w);
+    o->state = NULL;
+}
+
 comet_status conv_prepare(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
@@ -143,6 +163,7 @@ comet_status conv_prepare(comet_model *m, op *o)
     const uint64_t area = (uint64_t)l->kernel[0] * l->kernel[1], in = s.in[0] / l->groups;
     const uint64_t dims[4] = {l->out_channels, in, l->kernel[0], l->kernel[1]};
     const bool first = !has_learnt_before(m, o);
+    TRY(make_state(o));
     TRY(kernel_conv_forward(m->backend, &s, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
     TRY(add_weights(m, o, 4, dims, in * area, l->out_channels * area));
@@ -154,7 +175,7 @@ comet_status conv_prepare(comet_model *m, op *o)
     if (!first)
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
     TRY(conv_prepare_weights(m, o, &s));
-    o->masks = o->relu;
+    o->mask.used = o->relu;
     return bridge_layouts(m, o);
 }
 
@@ -173,6 +194,7 @@ comet_status linear_prepare(comet_model *m, op *o)
     const comet_shape in = comet_net_shape(m->net, l->inputs[0]);
     const uint64_t inputs = (uint64_t)in.channels * in.height * in.width, dims[2] = {l->out_channels, inputs};
     const bool first = !has_learnt_before(m, o);
+    TRY(make_state(o));
     TRY(kernel_linear_forward(m->backend, l->out_channels, l->bias, o->relu, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
     TRY(add_weights(m, o, 2, dims, inputs, l->out_channels));
@@ -182,7 +204,7 @@ comet_status linear_prepare(comet_model *m, op *o)
     if (!first)
         TRY(kernel_linear_backward_data(m->backend, o->forward, &o->backward_data));
     TRY(kernel_linear_backward_weights(m->backend, l->bias, o->forward, &o->backward_weights));
-    o->masks = o->relu;
+    o->mask.used = o->relu;
     return bridge_layouts(m, o);
 }
 
@@ -191,12 +213,12 @@ comet_status linear_prepare(comet_model *m, op *o)
 comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 {
     if (mode == RUN_TRAIN)
-        assess_before(m, o);
+        tell_input_read(m, o);
     const kernel_args args = {.at = {[ARG_SRC] = value_data(m, o->inputs[0]),
                                      [ARG_WEIGHTS] = learnt(m, m->weights, o->weight),
                                      [ARG_BIAS] = learnt(m, m->weights, o->bias),
                                      [ARG_DST] = value_data(m, o->output),
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_forward)}};
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_forward)}};
     return kernel_run(o->forward, &args);
 }
 
@@ -227,10 +249,10 @@ void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, co
     depthwise_backward_weights(&d, x, diff, gradient);
 }
 
-comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
+comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
 {
-    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part);
-    if (o->own_depthwise) {
+    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part);
+    if (weighted_of(o)->own_depthwise) {
         depthwise_gradient(m, o, m->params.batch / o->n_parts, value_data_backward(m, o->inputs[0]), diff, weight);
         return COMET_OK;
     }
@@ -238,36 +260,68 @@ comet_status op_run_backward_weights(comet_model *m, op *o, uint32_t part, float
                                      [ARG_DIFF_WEIGHTS] = weight,
                                      [ARG_DIFF_BIAS] = bias,
                                      [ARG_DIFF_DST] = diff,
-                                     [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_weights)}};
     return kernel_run(o->backward_weights, &args);
 }
 
-uint64_t op_gradient_bytes(const comet_model *m, const op *o)
+uint64_t weighted_gradient_bytes(const comet_model *m, const op *o)
 {
     const layout *l = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : NULL;
     return layout_bytes(l ? l : m->parameters[o->weight].layout);
 }
 
-uint64_t op_part_gradient_bytes(const comet_model *m, const op *o)
+static uint64_t part_gradient_bytes(const comet_model *m, const op *o)
 {
-    const uint64_t weight = padded_floats(op_gradient_bytes(m, o) / sizeof(float));
+    const uint64_t weight = padded_floats(weighted_gradient_bytes(m, o) / sizeof(float));
     return (weight + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
 }
+
+/* ---- memory ---- */
+
+uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
+{
+    const weighted *w = weighted_of(o);
+    const kernel *k = phase == PHASE_WEIGHTS ? w->gradient_reorder : phase == PHASE_DATA ? w->weights_reorder : NULL;
+    (void)m;
+    return k ? kernel_scratch_bytes(k) : 0;
+}
+
+comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
+{
+    const weighted *w = weighted_of(o);
+    const bool adds = m->params.accumulate > 1;
+    if (w->weights_reorder || (adds && w->gradient_reorder)) {
+        const uint64_t other = w->weights_reorder ? layout_bytes(kernel_layout(w->weights_reorder, ARG_DST)) : 0;
+        const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
+        TRY(arena_declare(&m->arena, max_u64(other, own), data, &o->buffers.weights_copy));
+        if (adds && w->gradient_reorder)
+            arena_extend(&m->arena, o->buffers.weights_copy, weights);
+    }
+    if (o->n_parts > 1)
+        TRY(arena_declare(&m->arena, part_gradient_bytes(m, o), weights, &o->buffers.part_gradient));
+    if (adds || w->gradient_reorder)
+        TRY(arena_declare(&m->arena, weighted_gradient_bytes(m, o), weights, &o->buffers.fresh_weight));
+    if (adds && o->bias != NONE)
+        TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->buffers.fresh_bias));
+    return COMET_OK;
+}
+
+/* ---- backward ---- */
 
 /* The first part writes, the others add. */
 static comet_status run_parts(comet_model *m, op *o, float *weight, float *bias)
 {
-    const uint64_t n = op_gradient_bytes(m, o) / sizeof(float);
-    float *part_weight = arena_at(&m->arena, o->part_gradient);
+    const uint64_t n = weighted_gradient_bytes(m, o) / sizeof(float);
+    float *part_weight = arena_at(&m->arena, o->buffers.part_gradient);
     float *part_bias = bias && part_weight ? part_weight + padded_floats(n) : NULL;
     for (uint32_t k = 0; k < o->n_parts; k++) {
         TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
-        TRY(op_run_backward_weights(m, o, k, k == 0 ? weight : part_weight, k == 0 ? bias : part_bias));
+        TRY(weighted_part_of_weights(m, o, k, k == 0 ? weight : part_weight, k == 0 ? bias : part_bias));
         if (k > 0)
             add_to(n, part_weight, weight);
         if (k > 0 && bias)
             add_to(m->parameters[o->bias].n, part_bias, bias);
-        TRY(assess_weighted(m, o, k));
+        TRY(tell_part_done(m, o, k));
     }
     return COMET_OK;
 }
@@ -277,14 +331,16 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
 {
     const bool adds = m->n_accumulated > 0;
     float *weight = gradient_at(m, o, o->weight), *bias = gradient_at(m, o, o->bias);
-    float *fresh_weight = o->gradient_reorder || adds ? arena_at(&m->arena, o->fresh_weight) : weight;
-    float *fresh_bias = bias && adds ? arena_at(&m->arena, o->fresh_bias) : bias;
+    kernel *reorder = weighted_of(o)->gradient_reorder;
+    float *fresh_weight = reorder || adds ? arena_at(&m->arena, o->buffers.fresh_weight) : weight;
+    float *fresh_bias = bias && adds ? arena_at(&m->arena, o->buffers.fresh_bias) : bias;
     TRY(run_parts(m, o, fresh_weight, fresh_bias));
-    if (o->gradient_reorder) {
-        float *there = adds ? arena_at(&m->arena, o->weights_copy) : weight;
+    if (reorder) {
+        float *there = adds ? arena_at(&m->arena, o->buffers.weights_copy) : weight;
         const kernel_args move = {
-            .at = {[ARG_SRC] = fresh_weight, [ARG_DST] = there, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_weights)}};
-        TRY(kernel_run(o->gradient_reorder, &move));
+            .at = {
+                [ARG_SRC] = fresh_weight, [ARG_DST] = there, [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_weights)}};
+        TRY(kernel_run(reorder, &move));
         fresh_weight = there;
     }
     if (adds)
@@ -294,40 +350,53 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     return COMET_OK;
 }
 
-/* The gradient of the input from a part of the batch; where that is to be added to another, part by part. */
-comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part)
+/* Where part `part` of the gradient of the input is in the end. */
+static float *delivered_part(const comet_model *m, const op *o, uint32_t part)
 {
-    const delivery *d = &o->deliveries[0];
-    float *write = arena_at(&m->arena, d->write), *whole = d->by_parts ? arena_at(&m->arena, d->sum) : write;
-    float *there = part_of(m, o, o->inputs[0], whole, part);
-    void *scratch = arena_at(&m->arena, o->scratch_backward);
-    const kernel_args args = {.at = {[ARG_DIFF_SRC] = d->by_parts ? write : there,
+    const delivery *d = &o->buffers.deliveries[0];
+    return part_of(m, o, o->inputs[0], arena_at(&m->arena, d->by_parts ? d->sum : d->write), part);
+}
+
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part, float **gradient)
+{
+    const delivery *d = &o->buffers.deliveries[0];
+    *gradient = d->by_parts ? arena_at(&m->arena, d->write) : delivered_part(m, o, part);
+    const kernel_args args = {.at = {[ARG_DIFF_SRC] = *gradient,
                                      [ARG_WEIGHTS] = weights,
-                                     [ARG_DIFF_DST] = part_of(m, o, o->output, arena_at(&m->arena, o->diff), part),
-                                     [ARG_SCRATCH] = scratch}};
-    TRY(kernel_run(o->backward_data, &args));
-    if (o->folded)
-        TRY(folded_add_input(m, o, args.at[ARG_DIFF_SRC]));
-    const kernel_args sum = {.at = {[ARG_SRC] = there, [ARG_SRC_1] = write, [ARG_DST] = there, [ARG_SCRATCH] = scratch}};
+                                     [ARG_DIFF_DST] = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_backward)}};
+    return kernel_run(o->backward_data, &args);
+}
+
+comet_status weighted_deliver_part(comet_model *m, const op *o, uint32_t part)
+{
+    const delivery *d = &o->buffers.deliveries[0];
+    float *there = delivered_part(m, o, part);
+    const kernel_args sum = {.at = {[ARG_SRC] = there,
+                                    [ARG_SRC_1] = arena_at(&m->arena, d->write),
+                                    [ARG_DST] = there,
+                                    [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_backward)}};
     return d->by_parts ? kernel_run(o->add[0], &sum) : COMET_OK;
 }
 
 comet_status weighted_backward(comet_model *m, op *o)
 {
-    if (o->folded)
-        return folded_backward(m, o);
     TRY(weighted_backward_weights(m, o));
-    if (!wants_gradient(m, o, 0))
+    if (!needs_gradient_of(m, o, 0))
         return COMET_OK;
     void *weights = learnt(m, m->weights, o->weight);
-    if (o->weights_reorder) {
-        void *copy = arena_at(&m->arena, o->weights_copy);
+    kernel *reorder = weighted_of(o)->weights_reorder;
+    if (reorder) {
+        void *copy = arena_at(&m->arena, o->buffers.weights_copy);
         const kernel_args move = {
-            .at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = arena_at(&m->arena, o->scratch_backward)}};
-        TRY(kernel_run(o->weights_reorder, &move));
+            .at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_backward)}};
+        TRY(kernel_run(reorder, &move));
         weights = copy;
     }
-    for (uint32_t k = 0; k < o->n_parts; k++)
-        TRY(weighted_part_of_data(m, o, weights, k));
+    for (uint32_t k = 0; k < o->n_parts; k++) {
+        float *gradient;
+        TRY(weighted_part_of_data(m, o, weights, k, &gradient));
+        TRY(weighted_deliver_part(m, o, k));
+    }
     return COMET_OK;
 }

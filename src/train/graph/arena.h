@@ -3,8 +3,8 @@
  * moment at which they are in use; buffers that never meet may share bytes. Then the arena is laid out, once, and its memory is
  * reused by every step without ever being given back.
  */
-#ifndef COMET_TRAIN_MEMORY_ARENA_H
-#define COMET_TRAIN_MEMORY_ARENA_H
+#ifndef COMET_TRAIN_GRAPH_ARENA_H
+#define COMET_TRAIN_GRAPH_ARENA_H
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
  * as many. A run that never comes below its start has learnt nothing; one that never comes below log(classes) does no better
  * than a guess.
  */
-#ifndef COMET_TRAIN_RUN_LOSS_WATCH_H
-#define COMET_TRAIN_RUN_LOSS_WATCH_H
+#ifndef COMET_TRAIN_MATH_LOSS_WATCH_H
+#define COMET_TRAIN_MATH_LOSS_WATCH_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -5,7 +5,7 @@
  * the zoo.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
-#include "train/memory/arena.h"
+#include "train/graph/arena.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* Whether a run learns at all; see loss_watch.h. */
-#include "train/run/loss_watch.h"
+#include "train/math/loss_watch.h"
 
 #include <math.h>
 
