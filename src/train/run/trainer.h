@@ -1,4 +1,4 @@
-/* What other files need of a run's start; see trainer.c. */
+/* What other files need of a run's start; see trainer_start.c. */
 #ifndef COMET_TRAIN_RUN_TRAINER_H
 #define COMET_TRAIN_RUN_TRAINER_H
 

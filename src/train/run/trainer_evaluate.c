@@ -1,0 +1,81 @@
+/* Scores of the test data. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "train/run/trainer_private.h"
+
+/* Told once: every evaluation reads the same images. */
+static void note_test_skipped(trainer *t, const comet_loader_stats *stats)
+{
+    if (stats->n_skipped > t->n_test_skipped)
+        trainer_note(t, "%" PRIu64 " broken test image%s skipped, the next readable one was scored instead; the first: %s",
+                     stats->n_skipped, stats->n_skipped == 1 ? "" : "s", stats->first_skipped);
+    t->n_test_skipped = stats->n_skipped;
+}
+
+typedef struct test_sums {
+    double loss;
+    uint64_t n, n_top1, n_top5;
+} test_sums;
+
+static comet_status test_batches(trainer *t, comet_loader *loader, test_sums *sums)
+{
+    while (!stop_asked(t)) {
+        comet_batch batch;
+        comet_scores scores;
+        bool end = false;
+        comet_status status = comet_loader_next(loader, &batch, &end);
+        if (status != COMET_OK || end)
+            return status;
+        status = comet_model_evaluate(t->model, batch.images, batch.labels, batch.n_valid, &scores);
+        comet_loader_release(loader, &batch);
+        if (status != COMET_OK)
+            return status;
+        sums->loss += scores.loss * scores.n_valid;
+        sums->n += scores.n_valid;
+        sums->n_top1 += scores.n_top1;
+        sums->n_top5 += scores.n_top5;
+    }
+    return COMET_OK;
+}
+
+static void keep_test(trainer *t, const test_sums *sums)
+{
+    const double n = (double)sums->n;
+    t->state.test_loss = sums->loss / n;
+    t->state.test_top1 = (double)sums->n_top1 / n;
+    t->state.test_top5 = (double)sums->n_top5 / n;
+    if (isfinite(t->state.test_loss) && t->state.test_top1 > t->state.best_top1) {
+        t->state.best_top1 = t->state.test_top1;
+        t->state.n_worse = 0;
+    } else {
+        t->state.n_worse++;
+    }
+}
+
+/* Scores of the test data. Asked to stop, it leaves them as they were. */
+comet_status trainer_evaluate(trainer *t)
+{
+    comet_loader_params params;
+    comet_loader *loader = NULL;
+    test_sums sums = {0};
+    if (!t->p->test_data)
+        return COMET_OK;
+    comet_loader_params_init(&params);
+    params.batch = t->p->model.batch;
+    params.n_threads = t->p->loader_threads;
+    params.seed = t->p->model.seed;
+    comet_status status = comet_loader_create(&loader, t->p->test_data, &params);
+    if (status == COMET_OK)
+        status = test_batches(t, loader, &sums);
+    if (loader) {
+        const comet_loader_stats stats = comet_loader_stats_get(loader);
+        t->test_bytes = stats.bytes;
+        if (status == COMET_OK && !stop_asked(t))
+            note_test_skipped(t, &stats);
+    }
+    comet_loader_destroy(loader);
+    if (status == COMET_OK && sums.n > 0 && !stop_asked(t))
+        keep_test(t, &sums);
+    return status;
+}

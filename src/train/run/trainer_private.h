@@ -1,0 +1,79 @@
+/*
+ * Inside of a run: what trainer.c (steps and epochs), trainer_start.c (checks, checkpoint or weights, loader), trainer_tell.c
+ * (events and checkpoints) and trainer_evaluate.c share.
+ */
+#ifndef COMET_TRAIN_RUN_TRAINER_PRIVATE_H
+#define COMET_TRAIN_RUN_TRAINER_PRIVATE_H
+
+#include "comet/train.h"
+#include "train/checkpoint.h"
+
+enum { TEXT_BYTES = 768 };
+
+typedef struct trainer {
+    const comet_train_params *p;
+    comet_model *model;
+    comet_loader *loader;
+    int lock; /* of the folder of checkpoints */
+    uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps, n_epochs;
+    checkpoint_state state;
+    bool saved;          /* is there a checkpoint? */
+    uint64_t saved_step; /* of the newest */
+    /* this process alone */
+    double began, train_seconds;
+    uint64_t n_images, n_skipped_told, test_bytes;
+    double rate, step_loss, step_top1; /* of the last update */
+    double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
+    uint64_t n_test_skipped;           /* broken images of the last evaluation */
+    uint64_t n_assessments;            /* told so far */
+    uint64_t n_withdrawals;            /* of bounds, so far */
+    bool withdrew;                     /* in the last step */
+    bool stopped, early, dumped;
+} trainer;
+
+static inline bool stop_asked(const trainer *t)
+{
+    return t->p->stop && *t->p->stop;
+}
+
+static inline bool epoch_is_complete(const trainer *t)
+{
+    return t->state.batch_in_epoch >= t->steps_per_epoch * t->accumulate;
+}
+
+static inline bool is_finished(const trainer *t)
+{
+    return t->early || (t->state.step >= t->n_steps && !epoch_is_complete(t));
+}
+
+/* Is there a checkpoint of the last update? */
+static inline bool is_saved(const trainer *t)
+{
+    return t->saved && t->saved_step == t->state.step;
+}
+
+/* ---- trainer_tell.c ---- */
+
+comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const char *text);
+void trainer_send(const trainer *t, const comet_train_event *event);
+void trainer_tell(const trainer *t, comet_event_kind kind, const char *text);
+void trainer_note(const trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Tells of broken images that were skipped since it was last called. */
+void trainer_note_skipped(trainer *t);
+/* A checkpoint that cannot be written is told, and training goes on. */
+void trainer_save(trainer *t);
+void trainer_save_unless_saved(trainer *t);
+void trainer_save_best(const trainer *t);
+void trainer_look_for_early_stop(trainer *t);
+
+/* ---- trainer_evaluate.c ---- */
+
+/* Scores of the test data. Asked to stop, it leaves them as they were. */
+comet_status trainer_evaluate(trainer *t);
+
+/* ---- trainer_start.c ---- */
+
+/* Checks the settings, makes the model, loads a checkpoint or weights and starts the loader. */
+comet_status trainer_start(trainer *t);
+
+#endif
