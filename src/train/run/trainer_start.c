@@ -156,8 +156,8 @@ static comet_status resume(trainer *t, checkpoint_found *found)
     if (t->state.step < t->n_steps)
         trainer_note(t, "going on from %s at step %" PRIu64 " of %" PRIu64, t->p->out, t->state.step, t->n_steps);
     else
-        trainer_note(t, "the run in %s is finished, %" PRIu64 " steps were to be done and %" PRIu64 " are", t->p->out,
-                     t->n_steps, t->state.step);
+        trainer_note(t, "the run in %s is finished: it has done %" PRIu64 " steps, and %" PRIu64 " were asked for", t->p->out,
+                     t->state.step, t->n_steps);
     if (changed[0] != '\0')
         trainer_note(t, "not as before: %s; the results are not those of a run that was never interrupted", changed);
     return COMET_OK;
