@@ -55,11 +55,6 @@ struct assessment {
     const char *nonfinite_layer;                     /* the first with such values; NULL: none */
 };
 
-static inline bool assess_is_due(const comet_model *m)
-{
-    return m->assessment && m->assessment->due;
-}
-
 /* The bound that a slot was put with. */
 static inline double slot_eb(const comet_model *m, comet_slot slot)
 {

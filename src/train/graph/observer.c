@@ -20,81 +20,71 @@ void observer_remove(observer *o, const void *self)
     o->n_listeners = n;
 }
 
-/* The statement after it runs for every listener l that has this call. */
-#define EACH(m, name)                                                                                     \
+/* Runs the statement for every listener l that has this call. */
+#define TELL(m, name, statement)                                                                          \
     for (const listener *l = (m)->observer.listeners, *end = l + (m)->observer.n_listeners; l < end; l++) \
-        if (l->name)
+        if (l->name)                                                                                      \
+    statement
 
 comet_status tell_step_begins(comet_model *m)
 {
-    EACH(m, step_begins)
-    TRY(l->step_begins(l->self, m));
+    TELL(m, step_begins, TRY(l->step_begins(l->self, m)));
     return COMET_OK;
 }
 
 void tell_input_read(comet_model *m, const op *o)
 {
-    EACH(m, input_read)
-    l->input_read(l->self, m, o);
+    TELL(m, input_read, l->input_read(l->self, m, o));
 }
 
 comet_status tell_part_done(comet_model *m, const op *o, uint32_t part)
 {
-    EACH(m, part_done)
-    TRY(l->part_done(l->self, m, o, part));
+    TELL(m, part_done, TRY(l->part_done(l->self, m, o, part)));
     return COMET_OK;
 }
 
 comet_status tell_folded_part_done(comet_model *m, const op *o, uint32_t part)
 {
-    EACH(m, folded_part_done)
-    TRY(l->folded_part_done(l->self, m, o, part));
+    TELL(m, folded_part_done, TRY(l->folded_part_done(l->self, m, o, part)));
     return COMET_OK;
 }
 
 comet_status tell_folded_done(comet_model *m, const op *o)
 {
-    EACH(m, folded_done)
-    TRY(l->folded_done(l->self, m, o));
+    TELL(m, folded_done, TRY(l->folded_done(l->self, m, o)));
     return COMET_OK;
 }
 
 bool anyone_needs_norm(const comet_model *m)
 {
-    EACH(m, needs_norm)
-    if (l->needs_norm(l->self, m))
-        return true;
-    return false;
+    bool needed = false;
+    TELL(m, needs_norm, needed |= l->needs_norm(l->self, m));
+    return needed;
 }
 
 void tell_norm_done(comet_model *m, const op *o, const norm_harm *harm)
 {
-    EACH(m, norm_done)
-    l->norm_done(l->self, m, o, harm);
+    TELL(m, norm_done, l->norm_done(l->self, m, o, harm));
 }
 
 void tell_loss_known(comet_model *m, double loss)
 {
-    EACH(m, loss_known)
-    l->loss_known(l->self, m, loss);
+    TELL(m, loss_known, l->loss_known(l->self, m, loss));
 }
 
 comet_status tell_gradient_ready(comet_model *m, const op *o)
 {
-    EACH(m, gradient_ready)
-    TRY(l->gradient_ready(l->self, m, o));
+    TELL(m, gradient_ready, TRY(l->gradient_ready(l->self, m, o)));
     return COMET_OK;
 }
 
 void tell_gradient_used(comet_model *m, const op *o, uint64_t step)
 {
-    EACH(m, gradient_used)
-    l->gradient_used(l->self, m, o, step);
+    TELL(m, gradient_used, l->gradient_used(l->self, m, o, step));
 }
 
 comet_status tell_update_done(comet_model *m, uint64_t step)
 {
-    EACH(m, update_done)
-    TRY(l->update_done(l->self, m, step));
+    TELL(m, update_done, TRY(l->update_done(l->self, m, step)));
     return COMET_OK;
 }
