@@ -10,8 +10,8 @@
 #include "base/temporary.h"
 #include "comet/train.h"
 #include "train/assess/state.h"
-#include "train/checkpoint.h"
-#include "train/weights.h"
+#include "train/files/checkpoint.h"
+#include "train/files/weights.h"
 
 #include "tiny_net.h"
 

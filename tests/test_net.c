@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/net_internal.h"
+#include "train/net/net_internal.h"
 
 /* ---- helpers ---- */
 

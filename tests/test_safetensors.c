@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 static char folder[256], path[300], other[300];
 

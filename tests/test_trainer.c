@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "comet/train.h"
-#include "train/checkpoint.h"
+#include "train/files/checkpoint.h"
+#include "train/files/safetensors.h"
 #include "train/math/loss_watch.h"
-#include "train/safetensors.h"
 
 #include "tiny_net.h"
 

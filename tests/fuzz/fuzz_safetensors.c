@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 static void check(bool condition)
 {

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "train/data/storage.h"
-#include "train/nearest.h"
+#include "train/net/nearest.h"
 
 static const struct form {
     const char *name;

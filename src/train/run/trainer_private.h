@@ -6,7 +6,7 @@
 #define COMET_TRAIN_RUN_TRAINER_PRIVATE_H
 
 #include "comet/train.h"
-#include "train/checkpoint.h"
+#include "train/files/checkpoint.h"
 
 enum { TEXT_BYTES = 768 };
 

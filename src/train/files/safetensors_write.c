@@ -8,8 +8,8 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
-#include "train/atomic_file.h"
-#include "train/safetensors_private.h"
+#include "train/files/atomic_file.h"
+#include "train/files/safetensors_private.h"
 
 static const char no_checksum[] = "0000000000000000";
 

@@ -11,8 +11,8 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
-#include "train/safetensors_header.h"
-#include "train/safetensors_private.h"
+#include "train/files/safetensors_header.h"
+#include "train/files/safetensors_private.h"
 
 /* The longest header that the reference implementation of the format reads. */
 enum { MAX_HEADER_BYTES = 100000000, MIN_HEADER_BYTES = 2, CONVERT_ELEMENTS = 1 << 16 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "train/net_internal.h"
+#include "train/net/net_internal.h"
 
 /* "layer2.0.bn2 (64 x 28 x 28)", for sentences. */
 typedef struct label {

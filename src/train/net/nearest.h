@@ -1,7 +1,7 @@
 /* "Did you mean": the nearest of several words by edit distance (insert, delete, replace), or the one that is meant by a word
  * of PyTorch, Keras or the like. */
-#ifndef COMET_TRAIN_NEAREST_H
-#define COMET_TRAIN_NEAREST_H
+#ifndef COMET_TRAIN_NET_NEAREST_H
+#define COMET_TRAIN_NET_NEAREST_H
 
 #include <stddef.h>
 

@@ -7,10 +7,10 @@
  * with whitespace between any two of its parts: no other field, no other nesting, no key twice, whole numbers only. For the
  * reader of safetensors.
  */
-#ifndef COMET_TRAIN_SAFETENSORS_HEADER_H
-#define COMET_TRAIN_SAFETENSORS_HEADER_H
+#ifndef COMET_TRAIN_FILES_SAFETENSORS_HEADER_H
+#define COMET_TRAIN_FILES_SAFETENSORS_HEADER_H
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 typedef struct safetensors_header {
     safetensors_tensor *tensors; /* as they follow in the header; names lie in its text */

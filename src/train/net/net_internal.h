@@ -5,8 +5,8 @@
  * layer's fields that its kind does not use are as comet_layer_init leaves them; shapes have between 1 and NET_MAX_ELEMENTS
  * elements.
  */
-#ifndef COMET_TRAIN_NET_INTERNAL_H
-#define COMET_TRAIN_NET_INTERNAL_H
+#ifndef COMET_TRAIN_NET_NET_INTERNAL_H
+#define COMET_TRAIN_NET_NET_INTERNAL_H
 
 #include "comet/net.h"
 

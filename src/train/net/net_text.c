@@ -14,8 +14,8 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "train/nearest.h"
-#include "train/net_internal.h"
+#include "train/net/nearest.h"
+#include "train/net/net_internal.h"
 
 /* ---- words ---- */
 

@@ -1,5 +1,5 @@
 /* What reading and writing share: types, sizes, the checksum; see safetensors.h. */
-#include "train/safetensors_private.h"
+#include "train/files/safetensors_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -11,8 +11,8 @@
  * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Tensors pass one at a time. Memory for
  * a file is that of its header and a table of its tensors, which the header bounds.
  */
-#ifndef COMET_TRAIN_SAFETENSORS_H
-#define COMET_TRAIN_SAFETENSORS_H
+#ifndef COMET_TRAIN_FILES_SAFETENSORS_H
+#define COMET_TRAIN_FILES_SAFETENSORS_H
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* Checkpoints; see checkpoint.h. */
-#include "train/checkpoint.h"
+#include "train/files/checkpoint.h"
 
 #include <cJSON.h>
 #include <errno.h>
@@ -15,9 +15,9 @@
 #include "base/status.h"
 #include "base/temporary.h"
 #include "train/assess/state.h"
-#include "train/atomic_file.h"
+#include "train/files/atomic_file.h"
+#include "train/files/weights.h"
 #include "train/graph/staging.h"
-#include "train/weights.h"
 
 enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
 

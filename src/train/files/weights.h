@@ -4,11 +4,11 @@
  * Weights and statistics have torch's names; each batch normalisation adds its num_batches_tracked (I64, 0), which torch's
  * load_state_dict asks for. The optimiser's are called optimiser.momentum.NAME and optimiser.second.NAME.
  */
-#ifndef COMET_TRAIN_WEIGHTS_H
-#define COMET_TRAIN_WEIGHTS_H
+#ifndef COMET_TRAIN_FILES_WEIGHTS_H
+#define COMET_TRAIN_FILES_WEIGHTS_H
 
 #include "comet/train.h"
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 #define WEIGHTS_OPTIMISER_PREFIX "optimiser."
 

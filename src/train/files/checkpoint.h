@@ -11,8 +11,8 @@
  * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is all
  * there is of data order and random state. Written after an update only: gradients under way are never part of it.
  */
-#ifndef COMET_TRAIN_CHECKPOINT_H
-#define COMET_TRAIN_CHECKPOINT_H
+#ifndef COMET_TRAIN_FILES_CHECKPOINT_H
+#define COMET_TRAIN_FILES_CHECKPOINT_H
 
 #include "comet/train.h"
 #include "train/math/loss_watch.h"

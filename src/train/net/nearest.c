@@ -1,5 +1,5 @@
 /* Nearest word by edit distance, one row of the table at a time. */
-#include "train/nearest.h"
+#include "train/net/nearest.h"
 
 #include <stdbool.h>
 #include <stdint.h>

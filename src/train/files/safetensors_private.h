@@ -1,8 +1,8 @@
 /* Shared by the reader and the writer of safetensors; for them alone. */
-#ifndef COMET_TRAIN_SAFETENSORS_PRIVATE_H
-#define COMET_TRAIN_SAFETENSORS_PRIVATE_H
+#ifndef COMET_TRAIN_FILES_SAFETENSORS_PRIVATE_H
+#define COMET_TRAIN_FILES_SAFETENSORS_PRIVATE_H
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 #define SAFETENSORS_PIECE ((size_t)1 << 20) /* bytes that are hashed at once */
 #define SAFETENSORS_CHECKSUM_DIGITS 16

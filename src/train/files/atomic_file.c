@@ -1,5 +1,5 @@
 /* Whole files or none; see atomic_file.h. */
-#include "train/atomic_file.h"
+#include "train/files/atomic_file.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "train/net_internal.h"
+#include "train/net/net_internal.h"
 
 #define OPS(op) (UINT32_C(1) << COMET_OP_##op)
 #define WITH_WEIGHTS (OPS(CONV) | OPS(LINEAR))

@@ -1,11 +1,11 @@
 /* Taking the header of a safetensors file apart; see safetensors_header.h. */
-#include "train/safetensors_header.h"
+#include "train/files/safetensors_header.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/status.h"
-#include "train/safetensors_private.h"
+#include "train/files/safetensors_private.h"
 
 enum { FIRST_CAPACITY = 64 };
 

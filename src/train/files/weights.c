@@ -1,5 +1,5 @@
 /* Models in safetensors files; see weights.h and comet/train.h. */
-#include "train/weights.h"
+#include "train/files/weights.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/files/torch_file.h"
 #include "train/graph/staging.h"
-#include "train/torch_file.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
 

@@ -2,10 +2,10 @@
  * Weights as a file that plain torch.load reads into a state dict: a zip archive, not compressed, of a pickle and one record of
  * raw elements for each tensor. Written only: a pickle is a program, and running those of others is not for us.
  */
-#ifndef COMET_TRAIN_TORCH_FILE_H
-#define COMET_TRAIN_TORCH_FILE_H
+#ifndef COMET_TRAIN_FILES_TORCH_FILE_H
+#define COMET_TRAIN_FILES_TORCH_FILE_H
 
-#include "train/safetensors.h"
+#include "train/files/safetensors.h"
 
 /* All or nothing, from the same kind of source as a safetensors file; its metadata is left out. COMET_ERROR_UNSUPPORTED where
  * the file would have 4 GiB or more. */

@@ -5,7 +5,7 @@
  *   archive/data/0 ...  elements of the tensors, each at a multiple of 64 bytes
  *   archive/version     "3"
  */
-#include "train/torch_file.h"
+#include "train/files/torch_file.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -16,7 +16,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
-#include "train/atomic_file.h"
+#include "train/files/atomic_file.h"
 
 enum { ALIGNMENT = 64, LOCAL_BYTES = 30, NAME_BYTES = 40 };
 static const uint64_t max_bytes = UINT32_MAX; /* of a zip archive without extensions */

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "comet/net.h"
-#include "train/nearest.h"
+#include "train/net/nearest.h"
 
 /* A net under construction. After the first failure nothing more is added. */
 typedef struct builder {

@@ -2,8 +2,8 @@
  * Files that take their name only when they are whole and on the disk. What stood under the name before stays until then,
  * whatever happens: a full disk, a kill, a power cut.
  */
-#ifndef COMET_TRAIN_ATOMIC_FILE_H
-#define COMET_TRAIN_ATOMIC_FILE_H
+#ifndef COMET_TRAIN_FILES_ATOMIC_FILE_H
+#define COMET_TRAIN_FILES_ATOMIC_FILE_H
 
 #include "comet/base.h"
 

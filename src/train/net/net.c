@@ -5,7 +5,7 @@
 
 #include "base/checksum.h"
 #include "base/status.h"
-#include "train/net_internal.h"
+#include "train/net/net_internal.h"
 
 /* ---- names ---- */
 
