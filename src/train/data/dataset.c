@@ -120,11 +120,6 @@ const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label)
     return dataset->class_names && label < dataset->info.n_classes ? dataset->class_names[label] : NULL;
 }
 
-size_t dataset_image_floats(const comet_dataset *d)
-{
-    return (size_t)d->info.channels * d->info.height * d->info.width;
-}
-
 uint64_t scratch_bytes(const scratch *s)
 {
     return (uint64_t)s->file.bytes + s->pixels.bytes + s->taps.bytes;

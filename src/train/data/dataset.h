@@ -49,6 +49,9 @@ extern const dataset_source source_cifar10, source_idx, source_fashion, source_n
 comet_status dataset_fingerprint(const comet_dataset *d, uint64_t *hash);
 
 /* Floats of one image. */
-size_t dataset_image_floats(const comet_dataset *d);
+static inline size_t dataset_image_floats(const comet_dataset *d)
+{
+    return (size_t)d->info.channels * d->info.height * d->info.width;
+}
 
 #endif
