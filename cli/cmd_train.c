@@ -321,8 +321,8 @@ static uint64_t images_per_update(const comet_train_params *p)
 static void note_default_rate(const comet_train_params *p, uint64_t n_steps, train_report *report)
 {
     char text[160];
-    snprintf(text, sizeof text, "rate %.6g, the default for %" PRIu64 " updates of %" PRIu64 " images; --rate sets another",
-             p->schedule.rate, n_steps, images_per_update(p));
+    snprintf(text, sizeof text, "rate %.6g, the default for %" PRIu64 " update%s of %" PRIu64 " images; --rate sets another",
+             p->schedule.rate, n_steps, n_steps == 1 ? "" : "s", images_per_update(p));
     train_report_note(report, text);
 }
 
@@ -333,6 +333,8 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     if (args->schedule == COMET_SCHEDULE_STEP)
         p->schedule.every = epochs_of(args, p) / 3;
     p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
+    if (args->rate.find && earlier->rate >= 0)
+        train_report_note(report, "the run goes on with its rate; --rate find is for new runs");
     if (p->schedule.rate >= 0)
         return;
     const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;

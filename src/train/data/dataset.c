@@ -35,6 +35,8 @@ static comet_status unknown_form(const char *spec, size_t length)
     for (size_t i = 0; i < N_FORMS; i++)
         nearest_offer_for(&nearest, forms[i].name, forms[i].synonyms);
     const char *best = nearest_best(&nearest);
+    if (path_is_folder(spec))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the data '%.100s' is a folder; did you mean folder:%.100s?", spec, spec);
     return comet_fail(COMET_ERROR_ARGUMENT,
                       "the data '%.100s' is of no known kind; %s%s%s are cifar10:DIR, idx:DIR, fashion, folder:DIR, "
                       "npy:X,Y and synthetic",

@@ -101,6 +101,13 @@ typedef struct outcome {
     note skipped, failed;
 } outcome;
 
+static comet_status none_readable(unsigned n, comet_status status)
+{
+    char last[SENTENCE_BYTES / 2];
+    snprintf(last, sizeof last, "%s", comet_last_error());
+    return comet_fail(status, "%u images one after another could not be read; the last: %s", n, last);
+}
+
 /* Reads the image that belongs in the row, or the next of the data set that can be read. */
 static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch *memory, outcome *o)
 {
@@ -126,6 +133,8 @@ static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch
             o->n_skipped++;
         }
         index = (index + 1) % n_images;
+        if (n_broken + 1 == MAX_REPLACEMENTS || n_broken + 1 == n_images)
+            status = none_readable(n_broken + 1, status);
     }
     take_note(&o->failed, row, status);
 }
