@@ -90,8 +90,8 @@ double adapt_eb(const adapt *a, uint32_t tensor);
 /* The relative energy that a pass-on consumer may let in beyond what the bound of its tensor does; 0 where that is unknown. */
 double adapt_pass_left(const adapt *a, uint32_t consumer);
 
-/* sigma_ratio is reported once the measured steps weigh as much as this many. comet/train.h, docs/training.md and docs/theory.md
- * have the number, which test_adapt_errors compares with this one. */
+/* sigma_ratio is reported once the measured steps weigh as much as this many. comet/train.h, docs/training.md and
+ * docs/theory.md have the number, which test_adapt_errors compares with this one. */
 #define ADAPT_RATIO_STEPS 30
 
 /* A parameter consumer for the log; NaN where unknown. Each sigma is per weight. */
