@@ -32,6 +32,17 @@ static bool has_batch_norm(const comet_net *net)
     return false;
 }
 
+/* One channel a filter: their few weights see large gradients. */
+static bool has_depthwise(const comet_net *net)
+{
+    for (uint32_t i = 0; i < comet_net_n_values(net); i++) {
+        const comet_layer *l = comet_net_layer(net, i);
+        if (l->op == COMET_OP_CONV && l->groups > 1 && l->groups == l->out_channels)
+            return true;
+    }
+    return false;
+}
+
 /* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root.
  * Large rates are safe with batch norms only, and after a rise that short runs have no time for. */
 double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update, uint64_t n_steps)
@@ -39,7 +50,7 @@ double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, 
     const double times = (double)images_per_update / RATE_IMAGES, length = fmin((double)n_steps / RATE_STEPS, 1);
     if (optimiser == COMET_OPTIMISER_ADAMW)
         return length * fmin(1e-3 * sqrt(times), 2e-3);
-    return length * fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05);
+    return length * fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05) / (has_depthwise(net) ? 3 : 1);
 }
 
 static comet_status check_kind(const comet_schedule *s)
