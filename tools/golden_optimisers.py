@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Prints tests/optimiser_golden.h: what PyTorch's optimisers and one-cycle schedule give on a few numbers.
+"""Prints tests/train/optimiser_golden.h: what PyTorch's optimisers and one-cycle schedule give on a few numbers.
 
-usage: tools/golden_optimisers.py > tests/optimiser_golden.h      (needs torch; the result is checked in)
+usage: tools/golden_optimisers.py > tests/train/optimiser_golden.h      (needs torch; the result is checked in)
 """
 import torch
 

@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Writes tests/golden/train/<net>.json: losses of a few steps, and gradients and running statistics of the first, by PyTorch.
+"""Writes tests/train/golden/torch/<net>.json: losses of a few steps, and gradients and running statistics of the first, by PyTorch.
 
 usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--out FOLDER] [NET...]
 
 Needs torch and torchvision (the stored files are of 1.13 and 0.14). A NET is a built-in one, or `operators` for the small nets of
 tests/train/operators.nets; without any, all are written. Nets are read from the text that `comet models --show` prints and run by
 tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
-images and labels come from a formula (tests/training.c), the salt in front of each name gives other ones. Everything is computed
-in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/test_oracle.c checks them.
+images and labels come from a formula (tests/train/training.c), the salt in front of each name gives other ones. Everything is computed
+in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/train/test_oracle.c checks them.
 """
 import argparse
 import copy
@@ -158,7 +158,7 @@ def main():
     parser.add_argument("--comet", default=str(ROOT / "build" / "comet"))
     parser.add_argument("--salt", default="")
     parser.add_argument("--float", action="store_true")
-    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "golden" / "train")
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "train" / "golden" / "torch")
     args = parser.parse_args()
     dtype = torch.float32 if args.float else torch.float64
     args.out.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/zoo/<net>.txt: the parameters of each built-in net, as PyTorch names and shapes them.
+"""Writes tests/train/golden/zoo/<net>.txt: the parameters of each built-in net, as PyTorch names and shapes them.
 
 usage: tools/make_zoo_golden.py [FOLDER]
 
@@ -66,7 +66,7 @@ def lines(model):
 
 def main():
     root = pathlib.Path(__file__).resolve().parent.parent
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "tests" / "golden" / "zoo"
+    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "tests" / "train" / "golden" / "zoo"
     folder.mkdir(parents=True, exist_ok=True)
     nets = {name: getattr(torchvision.models, name)() for name in TORCHVISION}
     nets.update(resnet20=CifarResNet(3), resnet32=CifarResNet(5), cnn28=Cnn28())

@@ -1,11 +1,11 @@
-"""Nets of Comet's text format (docs/net_format.md) in PyTorch, and numbers by the formula of tests/training.c."""
+"""Nets of Comet's text format (docs/net_format.md) in PyTorch, and numbers by the formula of tests/train/training.c."""
 import math
 
 import numpy
 import torch
 import torch.nn.functional as F
 
-# ---- numbers by formula: the same bits as tests/training.c ----
+# ---- numbers by formula: the same bits as tests/train/training.c ----
 
 
 def hash_name(name):

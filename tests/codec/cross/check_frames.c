@@ -15,7 +15,7 @@
 #include "base/checksum.h"
 #include "zoo.h"
 
-#define GOLDEN_FOLDER COMET_TESTS_DIR "/golden"
+#define GOLDEN_FOLDER COMET_TESTS_DIR "/codec/golden"
 
 static comet_isa best;
 

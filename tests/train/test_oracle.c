@@ -1,6 +1,7 @@
 /*
- * PyTorch is the oracle: files of tests/golden/train (tools/make_train_golden.py) hold the losses of some steps, and norms and
- * samples of every gradient and running statistic of the first. The engine must find the same from the same weights and images.
+ * PyTorch is the oracle: files of tests/train/golden/torch (tools/make_train_golden.py) hold the losses of some steps, and
+ * norms and samples of every gradient and running statistic of the first. The engine must find the same from the same weights
+ * and images.
  *
  *   test_oracle              the stored files
  *   test_oracle FOLDER       the files there (tests/train/live_oracle makes some with fresh weights)
@@ -26,7 +27,7 @@ static const double FLIPPED_TENSOR_TOLERANCE = 3e-2;
 /* Gradients that are zero but for rounding are measured by all gradients together. */
 static const double NEGLIGIBLE = 1e-4;
 
-static const char *folder = COMET_TESTS_DIR "/golden/train";
+static const char *folder = COMET_TESTS_DIR "/train/golden/torch";
 static bool stored = true; /* `folder` is that one */
 
 typedef struct oracle_case {

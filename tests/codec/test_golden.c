@@ -1,5 +1,5 @@
 /*
- * Golden frames: files written once by this format version, in tests/golden. They must decode to what they did then (the
+ * Golden frames: files written once by this format version, in tests/codec/golden. They must decode to what they did then (the
  * checksum of the decoded bytes stands in golden/decoded.txt), and encoding the same tensor must still give the same bytes.
  *
  * COMET_GOLDEN_WRITE=folder writes the files instead, when the format or the encoder's choices change on purpose.
@@ -14,7 +14,7 @@
 #include "fuzz/roundtrip_input.h"
 #include "zoo.h"
 
-#define GOLDEN_FOLDER COMET_TESTS_DIR "/golden"
+#define GOLDEN_FOLDER COMET_TESTS_DIR "/codec/golden"
 #define DECODED_LIST "decoded.txt"
 
 static void file_name(const zoo_kind *kind, char name[64])

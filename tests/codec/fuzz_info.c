@@ -1,7 +1,7 @@
 /* Arbitrary bytes as a frame's header, as they are and with the checksum mended. */
 #include <stdlib.h>
 
-#include "frame_repair.h"
+#include "fuzz/frame_repair.h"
 
 static void check(bool condition)
 {

@@ -682,9 +682,9 @@ static void test_zoo_has_the_parameters_of_torchvision(void **state)
         list_parameters(net, out);
         fclose(out);
         snprintf(name, sizeof name, "%s.txt", comet_zoo_name(i));
-        blob golden = read_file(COMET_TESTS_DIR "/golden/zoo", name);
+        blob golden = read_file(COMET_TESTS_DIR "/train/golden/zoo", name);
         if (golden.bytes != bytes || memcmp(golden.data, text, bytes) != 0)
-            fail_because("%s has other parameters than tests/golden/zoo/%s", comet_zoo_name(i), name);
+            fail_because("%s has other parameters than tests/train/golden/zoo/%s", comet_zoo_name(i), name);
         free(golden.data);
         free(text);
         comet_net_destroy(net);

@@ -1,6 +1,6 @@
 /* Files for the tests of data sets; see data_files.h. */
 #define _XOPEN_SOURCE 700 /* nftw */
-#include "data/data_files.h"
+#include "data_files.h"
 
 #include <ftw.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The loader: the same batches whatever the threads, order and epochs, broken images, and leaving at any time. */
 #define _XOPEN_SOURCE 700
-#include "data/data_files.h"
+#include "data_files.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

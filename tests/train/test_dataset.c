@@ -1,6 +1,6 @@
 /* Data sets: every form of data is read right, and everything that can be wrong with its files is refused by a sentence. */
 #define _DEFAULT_SOURCE /* wait4 */
-#include "data/data_files.h"
+#include "data_files.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  * and its tasks in reverse, give the same bytes; what comes back keeps the promise. */
 #include <stdio.h>
 
-#include "promise.h"
-#include "roundtrip_input.h"
+#include "fuzz/promise.h"
+#include "fuzz/roundtrip_input.h"
 
 static void require(bool condition, const char *what)
 {

@@ -3,7 +3,7 @@
  * the range that an encoder keeps to; so that is not asked for. */
 #include <stdlib.h>
 
-#include "frame_repair.h"
+#include "fuzz/frame_repair.h"
 
 enum { MOST_BYTES = 1 << 24 };
 
