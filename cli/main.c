@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "comet/codec.h"
-#include "suggest.h"
+#include "kit/suggest.h"
 #include "training.h"
 #include "verbs.h"
 

@@ -4,7 +4,7 @@
 #ifndef COMET_CLI_TRAINING_H
 #define COMET_CLI_TRAINING_H
 
-#include "say.h"
+#include "kit/say.h"
 
 /* Why this build has no training, such as "oneDNN 3.7.2 was found, 2.x is needed"; NULL where it has. */
 const char *training_missing(void);

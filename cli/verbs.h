@@ -3,7 +3,7 @@
 #ifndef COMET_CLI_VERBS_H
 #define COMET_CLI_VERBS_H
 
-#include "verb.h"
+#include "kit/verb.h"
 
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
     verb_doctor, verb_demo, verb_demo_codec;

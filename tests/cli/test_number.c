@@ -1,5 +1,5 @@
 /* Numbers of the command line: sizes with their units. */
-#include "number.h"
+#include "kit/number.h"
 #include "testing.h"
 
 static const struct {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "testing.h"
-#include "turns.h"
+#include "kit/turns.h"
 
 enum { N = 3, ROUNDS = 4 };
 

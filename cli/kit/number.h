@@ -1,0 +1,33 @@
+/* Strict numbers: the whole text, plain decimal, inside the range, or a reason. No spaces, no hex, no "inf". */
+#ifndef COMET_CLI_NUMBER_H
+#define COMET_CLI_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kit/say.h"
+
+/* Digits only. */
+bool number_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, reason *why);
+
+/* Is it written as a decimal number, whatever its size? */
+bool number_is_decimal(const char *text);
+
+/* Is the decimal number not zero, yet nearer to zero than any normal double? */
+bool number_is_too_small(const char *text);
+
+/* A finite decimal number such as 0.01 or 1e-3. */
+bool number_double(const char *text, double min, double max, double *value, reason *why);
+
+/* A size of 1 byte to 2^62: a decimal number and its unit, in capitals or not. K, M, G, T and KiB, MiB, GiB, TiB are powers of
+ * 1024, as in most tools; KB, MB, GB, TB are powers of 1000; B are bytes. A number alone is refused: 400 is seldom meant as 400
+ * bytes. What is left of a byte is dropped. */
+bool number_bytes(const char *text, uint64_t *bytes, reason *why);
+
+/* 1 to max_items numbers separated by commas. */
+bool number_list(const char *text, uint64_t *items, uint32_t max_items, uint32_t *n_items, reason *why);
+
+/* The shortest decimal text that reads back as the same double. */
+void number_format(double value, char *text, size_t text_bytes);
+
+#endif

@@ -1,0 +1,117 @@
+/* Progress bar; see progress.h. */
+#include "kit/progress.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "kit/stopwatch.h"
+#include "kit/text.h"
+
+enum { BAR_CELLS = 30 };
+static const double first_after_seconds = 1.0;
+static const double redraw_seconds = 0.1;
+/* Lines in a file: so far apart at least, later a tenth of the time so far, so that long work does not fill it. */
+static const double line_seconds = 10, line_share = 0.1;
+
+static struct {
+    int depth; /* a bar inside a bar is not drawn */
+    bool running, visible;
+    const char *label;
+    uint64_t total;
+    double started, drawn;
+} bar;
+
+static struct {
+    double started, last; /* 0: none yet */
+} lines;
+
+void progress_begin(const char *label, uint64_t total)
+{
+    if (bar.depth++ > 0)
+        return;
+    bar.running = isatty(STDERR_FILENO) != 0;
+    bar.label = label;
+    bar.total = total;
+    bar.started = stopwatch_now();
+    bar.drawn = 0;
+}
+
+static void draw(uint64_t done)
+{
+    char cells[BAR_CELLS + 1];
+    const double share = bar.total > 0 && done <= bar.total ? (double)done / (double)bar.total : 0;
+    for (int i = 0; i < BAR_CELLS; i++)
+        cells[i] = i < (int)(share * BAR_CELLS) ? '#' : '.';
+    cells[BAR_CELLS] = '\0';
+    if (bar.total > 0)
+        fprintf(stderr, "\r%s [%s] %3.0f %%", bar.label, cells, 100 * share);
+    else
+        fprintf(stderr, "\r%s %" PRIu64, bar.label, done);
+    fflush(stderr);
+    bar.visible = true;
+}
+
+void progress_update(uint64_t done)
+{
+    if (!bar.running || bar.depth > 1)
+        return;
+    const double now = stopwatch_now();
+    if (now - bar.started < first_after_seconds || now - bar.drawn < redraw_seconds)
+        return;
+    bar.drawn = now;
+    draw(done);
+}
+
+static void write_line(const char *text, double now)
+{
+    if (lines.started == 0)
+        lines.started = lines.last = now;
+    if (now - lines.last < fmax(line_seconds, line_share * (now - lines.started)))
+        return;
+    lines.last = now;
+    fprintf(stderr, "%s\n", text);
+    fflush(stderr);
+}
+
+void progress_text(const char *format, ...)
+{
+    char plain[256], text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(plain, sizeof plain, format, arguments);
+    va_end(arguments);
+    text_printable(plain, text, sizeof text);
+    const double now = stopwatch_now();
+    if (!isatty(STDERR_FILENO)) {
+        write_line(text, now);
+        return;
+    }
+    if (now - bar.drawn < redraw_seconds)
+        return;
+    fprintf(stderr, "\r%s\033[K", text);
+    fflush(stderr);
+    bar.drawn = now;
+    bar.visible = true;
+}
+
+void progress_hide(void)
+{
+    if (!bar.visible)
+        return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    bar.visible = false;
+    bar.drawn = 0;
+}
+
+void progress_end(void)
+{
+    if (--bar.depth > 0)
+        return;
+    progress_hide();
+    bar.running = false;
+}

@@ -1,0 +1,110 @@
+/* Messages and exit codes; see say.h. Everything here goes to stderr: stdout belongs to data. */
+#include "kit/say.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kit/progress.h"
+#include "kit/text.h"
+
+static const char *current_verb;
+
+static void begin_line(void)
+{
+    progress_hide();
+    fputs(current_verb ? "comet " : "comet", stderr);
+    if (current_verb)
+        fputs(current_verb, stderr);
+    fputs(": ", stderr);
+}
+
+/* The rest of the line. What comes from outside is anywhere in it, so all of it is made printable. */
+static void end_line(const char *format, va_list arguments)
+{
+    char text[PRINTABLE_BYTES], shown[2 * PRINTABLE_BYTES];
+    vsnprintf(text, sizeof text, format, arguments);
+    fputs(text_printable(text, shown, sizeof shown), stderr);
+    fputc('\n', stderr);
+}
+
+int reason_set(reason *why, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(why->text, sizeof why->text, format, arguments);
+    va_end(arguments);
+    return 0;
+}
+
+void say_set_verb(const char *verb)
+{
+    current_verb = verb;
+}
+
+void say(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    begin_line();
+    end_line(format, arguments);
+    va_end(arguments);
+}
+
+cli_exit fail(cli_exit code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    begin_line();
+    end_line(format, arguments);
+    va_end(arguments);
+    if (code == CLI_USAGE)
+        fprintf(stderr, "try 'comet %s%s--help'\n", current_verb ? current_verb : "", current_verb ? " " : "");
+    return code;
+}
+
+cli_exit fail_errno(cli_exit code, int error, const char *subject)
+{
+    return fail(code, "%s: %s", subject, strerror(error));
+}
+
+cli_exit exit_of_status(comet_status status)
+{
+    switch (status) {
+    case COMET_OK: return CLI_OK;
+    case COMET_ERROR_ARGUMENT: return CLI_USAGE;
+    case COMET_ERROR_MEMORY: return CLI_NO_MEMORY;
+    case COMET_ERROR_OVERFLOW:
+    case COMET_ERROR_CORRUPT:
+    case COMET_ERROR_UNSUPPORTED:
+    case COMET_ERROR_IO: return CLI_BAD_INPUT;
+    case COMET_ERROR_CAPACITY:
+    case COMET_ERROR_UNREACHABLE:
+    case COMET_ERROR_DIVERGED: break;
+    }
+    return CLI_FAILED;
+}
+
+cli_exit fail_status(comet_status status, const char *subject)
+{
+    const char *sentence = comet_last_error();
+    return fail(exit_of_status(status), "%s%s%s", subject ? subject : "", subject ? ": " : "",
+                sentence[0] != '\0' ? sentence : comet_status_name(status));
+}
+
+cli_exit fail_memory(size_t bytes)
+{
+    return fail(CLI_NO_MEMORY, "out of memory: %zu bytes were asked for", bytes);
+}
+
+cli_exit close_stdout(cli_exit code)
+{
+    const int earlier = ferror(stdout);
+    errno = 0;
+    if (fclose(stdout) == 0 && !earlier)
+        return code;
+    const int error = errno != 0 ? errno : EIO;
+    const cli_exit said = fail_errno(CLI_FAILED, error, "standard output");
+    return code == CLI_OK ? said : code;
+}

@@ -1,0 +1,483 @@
+/*
+ * comet bench train: speed and memory of training on made-up images.
+ *
+ * Each batch size and way to compress is measured by a process of its own, this program started again with --in-process, so
+ * that its peak resident set belongs to nothing else. One after the other, or all at once and step by step in turns, so that
+ * whatever else the machine does harms them alike. A measurement is a JSON object whoever made it; tables are printed from
+ * those.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kit/child.h"
+#include "kit/json_out.h"
+#include "kit/number.h"
+#include "kit/stopwatch.h"
+#include "kit/text.h"
+#include "kit/turns.h"
+#include "train/bench_batches.h"
+#include "train/compression_args.h"
+#include "train/train_report.h"
+#include "train/train_setup.h"
+#include "verbs.h"
+
+enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
+/* Assessments from which on bounds may be held: they double at each from narrow ones. */
+enum { CLIMBED = 3 };
+
+typedef struct batch_list {
+    uint32_t n;
+    uint64_t items[MAX_BATCHES];
+} batch_list;
+
+typedef struct mode_list {
+    size_t n;
+    comet_compress_mode items[MAX_MODES];
+} mode_list;
+
+typedef struct bench_args {
+    net_args net;
+    compression_args compression;
+    uint64_t image, steps, warm, n_threads, seed;
+    double rate;
+    batch_list batches;
+    mode_list modes;
+    bool json, in_process, turns, assess, table, no_winograd, no_recompute;
+} bench_args;
+
+static bool set_batches(void *target, const char *text, reason *why)
+{
+    batch_list *list = target;
+    if (!number_list(text, list->items, MAX_BATCHES, &list->n, why))
+        return false;
+    for (uint32_t i = 0; i < list->n; i++)
+        if (list->items[i] == 0 || list->items[i] > 1 << 20)
+            return reason_set(why, "a batch is from 1 to 2^20");
+    return true;
+}
+
+/* "off,fast,dense". Off goes first, so that the others can be held against it as they come. */
+static bool set_modes(void *target, const char *text, reason *why)
+{
+    mode_list list = {.n = 0};
+    for (const char *at = text; at;) {
+        char one[24];
+        comet_compress_mode mode;
+        if (list.n == MAX_MODES || !text_take_item(&at, one, sizeof one))
+            return reason_set(why, "'%.60s' is not a list of off, lossless, fast, dense and auto", text);
+        if (!mode_parse(one, &mode, why))
+            return false;
+        const size_t place = mode == COMET_COMPRESS_OFF ? 0 : list.n;
+        memmove(&list.items[place + 1], &list.items[place], (list.n - place) * sizeof mode);
+        list.items[place] = mode;
+        list.n++;
+    }
+    *(mode_list *)target = list;
+    return true;
+}
+
+static bool set_warm(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 0, MAX_STEPS, target, why);
+}
+
+static bool set_steps(void *target, const char *text, reason *why)
+{
+    return number_u64(text, 1, MAX_STEPS, target, why);
+}
+
+#define AT(field) offsetof(bench_args, field)
+static const option options[] = {
+    OPTION_MODEL(bench_args),
+    OPTION_NET(bench_args),
+    {0, "classes", "N", set_count, AT(net.classes), "outputs of a built-in net (default: the net's own)"},
+    {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
+    {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
+    {0, "compress", "LIST", set_modes, AT(modes),
+     "ways to hold saved activations: off, lossless, fast, dense, auto, with commas (default off)"},
+    OPTION_NOISE(bench_args),
+    OPTION_SIGMA(bench_args),
+    OPTION_OVERHEAD(bench_args),
+    OPTION_CHECKSUMS(bench_args),
+    {0, "steps", "N", set_steps, AT(steps), "steps on the clock (default 8)"},
+    {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 8)"},
+    {0, "assess", NULL, set_flag, AT(assess), "assess bounds on the clock, as a young run does (default: hold them still)"},
+    {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no net's loss runs away)"},
+    OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
+    {0, "seed", "N", set_u64, AT(seed), "of weights and images (default 0)"},
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
+    {0, "table", NULL, set_flag, AT(table), "also print the memory table, on stderr"},
+    {0, "turns", NULL, set_flag, AT(turns),
+     "step by step in turns, all ways in memory at once: a fair comparison on a machine that others use"},
+    {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
+    OPTION_JSON(bench_args, "one JSON object a row (default: a table)"),
+};
+
+/* ---- one measurement ---- */
+
+typedef struct setting {
+    uint64_t batch;
+    comet_compress_mode mode;
+} setting;
+
+typedef struct measurement {
+    double *seconds; /* one a step on the clock */
+    double total, codec_seconds;
+    double loss;
+    comet_memory memory;
+    comet_compression_figures compression;
+} measurement;
+
+/* There is no update without gradients, and none are computed of a loss that is not finite. */
+static cli_exit fail_diverged(comet_model *model, const float *images, double loss, uint64_t step)
+{
+    const char *layer = comet_model_first_bad(model, images, step);
+    return fail(CLI_FAILED, "the loss is %f, not finite, at step %" PRIu64 ", first in %s%s", loss, step + 1,
+                layer ? "layer " : "the loss itself", layer ? layer : "");
+}
+
+static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t step, double rate, measurement *m)
+{
+    comet_scores scores = {0};
+    const comet_status status = comet_model_step(model, batches->images, batches->labels, step, rate, &scores);
+    m->loss = scores.loss;
+    if (status == COMET_OK && !isfinite(m->loss))
+        return fail_diverged(model, batches->images, m->loss, step);
+    return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+}
+
+/* Reading a batch is not on the clock. */
+static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batches *batches, measurement *m)
+{
+    cli_exit code = CLI_OK;
+    double coded_before = 0;
+    for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
+        if (i == args->warm)
+            coded_before = comet_model_compression(model).codec_seconds;
+        if (i >= args->warm && comet_model_compression(model).n_assessments >= CLIMBED)
+            comet_model_hold_bounds(model, !args->assess);
+        if (args->turns)
+            turn_take();
+        code = bench_batches_load(batches, i);
+        const double began = stopwatch_now();
+        if (code == CLI_OK)
+            code = one_step(model, batches, i, args->rate, m);
+        const double seconds = stopwatch_now() - began;
+        if (args->turns)
+            turn_pass();
+        if (i < args->warm)
+            continue;
+        m->seconds[i - args->warm] = seconds;
+        m->total += seconds;
+    }
+    m->memory = comet_model_memory(model);
+    m->compression = comet_model_compression(model);
+    m->codec_seconds = m->compression.codec_seconds - coded_before;
+    return code;
+}
+
+static comet_model_params model_params(const bench_args *args, setting s)
+{
+    comet_model_params params;
+    comet_model_params_init(&params);
+    params.batch = (uint32_t)s.batch;
+    params.n_threads = (uint32_t)args->n_threads;
+    params.seed = args->seed;
+    params.no_winograd = args->no_winograd;
+    params.no_recompute = args->no_recompute;
+    params.fused_update = true;
+    compression_fill(&args->compression, s.mode, &params.compression);
+    return params;
+}
+
+static cli_exit measure(const bench_args *args, const comet_net *net, setting s, measurement *m)
+{
+    const comet_model_params params = model_params(args, s);
+    const uint64_t n_steps = args->warm + args->steps;
+    bench_batches batches = {0};
+    comet_model *model = NULL;
+    comet_status status = comet_model_check_memory(net, &params, 0);
+    cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(net));
+    if (code == CLI_OK)
+        code = bench_batches_make(net, params.batch, n_steps < DISTINCT_BATCHES ? n_steps : DISTINCT_BATCHES, args->seed,
+                                  &batches);
+    if (code == CLI_OK && (status = comet_model_create(&model, net, &params)) != COMET_OK)
+        code = fail_status(status, comet_net_name(net));
+    if (code == CLI_OK && args->table)
+        memory_table_print(stderr, model);
+    if (code == CLI_OK)
+        code = run_steps(args, model, &batches, m);
+    comet_model_destroy(model);
+    bench_batches_free(&batches);
+    return code;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static json describe(const bench_args *args, const comet_net *net, setting s, measurement *m)
+{
+    const size_t n = (size_t)args->steps;
+    qsort(m->seconds, n, sizeof *m->seconds, by_value);
+    const double median = (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2, best = m->seconds[0], b = (double)s.batch;
+    json j = json_begin();
+    json_add_text(&j, "net", comet_net_name(net));
+    json_add_u64(&j, "image", comet_net_shape(net, 0).height);
+    json_add_u64(&j, "batch", s.batch);
+    json_add_u64(&j, "steps", args->steps);
+    json_add_u64(&j, "warm", args->warm);
+    json_add_bool(&j, "assess", args->assess);
+    json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
+    json_add_double(&j, "images_per_s", b / median);
+    json_add_double(&j, "best_images_per_s", b / best);
+    json_add_double(&j, "step_seconds", median);
+    json_add_double(&j, "loss", m->loss);
+    json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
+    json_add_u64(&j, "peak_address_bytes", comet_peak_address_space());
+    json_add_memory(&j, &m->memory);
+    m->compression.codec_seconds = m->codec_seconds;
+    json_add_compression(&j, &m->compression, m->total);
+    return j;
+}
+
+static cli_exit text_of(json *j, char **text)
+{
+    *text = j->failed ? NULL : cJSON_PrintUnformatted(j->root);
+    cJSON_Delete(j->root);
+    return *text ? CLI_OK : fail(CLI_NO_MEMORY, "out of memory while writing JSON");
+}
+
+static cli_exit measure_here(const bench_args *args, setting s, char **text)
+{
+    comet_net *net = NULL;
+    measurement m = {0};
+    cli_exit code = net_open(&args->net, 0, (uint32_t)args->image, &net);
+    if (code != CLI_OK)
+        return code;
+    m.seconds = calloc((size_t)args->steps, sizeof *m.seconds);
+    if (!m.seconds) {
+        comet_net_destroy(net);
+        return fail_memory((size_t)args->steps * sizeof *m.seconds);
+    }
+    code = measure(args, net, s, &m);
+    if (code == CLI_OK) {
+        json j = describe(args, net, s, &m);
+        code = text_of(&j, text);
+    }
+    free(m.seconds);
+    comet_net_destroy(net);
+    return code;
+}
+
+/* ---- in a process of its own ---- */
+
+static void command_of(const bench_args *args, setting s, command *c)
+{
+    const compression_args *compression = &args->compression;
+    *c = (command){.n = 0};
+    command_word(c, "comet");
+    command_word(c, "bench");
+    command_word(c, "train");
+    command_word(c, "--in-process");
+    command_word(c, "--json");
+    command_text(c, "--model", args->net.model);
+    command_text(c, "--net", args->net.file);
+    if (args->net.classes > 0)
+        command_number(c, "--classes", args->net.classes);
+    if (args->image > 0)
+        command_number(c, "--image", args->image);
+    command_number(c, "--batch", s.batch);
+    command_text(c, "--compress", mode_name(s.mode));
+    command_share(c, "--noise", compression->noise);
+    command_share(c, "--sigma", compression->sigma);
+    command_share(c, "--overhead", compression->overhead);
+    command_flag(c, "--checksums", compression->checksums);
+    command_number(c, "--steps", args->steps);
+    command_number(c, "--warm", args->warm);
+    command_flag(c, "--assess", args->assess);
+    command_share(c, "--rate", args->rate);
+    command_number(c, "--threads", args->n_threads);
+    command_number(c, "--seed", args->seed);
+    command_flag(c, "--no-winograd", args->no_winograd);
+    command_flag(c, "--no-recompute", args->no_recompute);
+    command_flag(c, "--table", args->table);
+    command_flag(c, "--turns", args->turns);
+}
+
+enum { WHAT_BYTES = 64 };
+
+static const char *what_of(setting s, char text[WHAT_BYTES])
+{
+    snprintf(text, WHAT_BYTES, "batch %" PRIu64 ", %s", s.batch, mode_name(s.mode));
+    return text;
+}
+
+static cli_exit measure_apart(const bench_args *args, setting s, char **text)
+{
+    command c;
+    char what[WHAT_BYTES];
+    command_of(args, s, &c);
+    return command_run(&c, what_of(s, what), text);
+}
+
+/* ---- rows ---- */
+
+static void print_head(void)
+{
+    printf("%-16s %5s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8s\n", "net", "batch", "compress", "images/s", "best",
+           "vs off", "peak", "less", "planned", "saved", "ratio", "conv", "coding", "loss");
+}
+
+/* A number with what stands behind it, or a dash. */
+static const char *cell(char text[24], const char *format, double value)
+{
+    if (isnan(value))
+        return "-";
+    snprintf(text, 24, format, value); /* NOLINT: the formats are ours */
+    return text;
+}
+
+static void print_row(const cJSON *row)
+{
+    char t[6][24], s[3][SIZE_TEXT_BYTES];
+    const cJSON *net = cJSON_GetObjectItemCaseSensitive(row, "net"), *mode = cJSON_GetObjectItemCaseSensitive(row, "compress");
+    printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
+           json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", json_number(row, "images_per_s"),
+           json_number(row, "best_images_per_s"), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
+           size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
+           cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
+           size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
+           size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
+           cell(t[3], "%.1f", json_number(row, "conv_ratio")), cell(t[4], "%.1f %%", 100 * json_number(row, "codec_share")),
+           json_number(row, "loss"));
+}
+
+/* Beside the run of the same batch with --compress off, where there is one. */
+static void compare(cJSON *row, const cJSON *off)
+{
+    if (!off)
+        return;
+    cJSON_AddNumberToObject(row, "speed_of_off", json_number(row, "images_per_s") / json_number(off, "images_per_s"));
+    cJSON_AddNumberToObject(row, "peak_times_less", json_number(off, "peak_rss_bytes") / json_number(row, "peak_rss_bytes"));
+}
+
+static cli_exit show(const bench_args *args, const char *text, cJSON **off, comet_compress_mode mode)
+{
+    cJSON *row = cJSON_Parse(text);
+    if (!row)
+        return fail(CLI_FAILED, "a measurement cannot be read: %.60s", text);
+    compare(row, *off);
+    if (mode == COMET_COMPRESS_OFF && !*off)
+        *off = cJSON_Duplicate(row, true);
+    if (args->json) {
+        json j = {.root = row};
+        return json_print(&j);
+    }
+    print_row(row);
+    cJSON_Delete(row);
+    return CLI_OK;
+}
+
+static cli_exit bench_one_by_one(const bench_args *args, uint64_t batch)
+{
+    cJSON *off = NULL;
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < args->modes.n && code == CLI_OK; i++) {
+        const setting s = {batch, args->modes.items[i]};
+        char *text = NULL;
+        code = args->in_process ? measure_here(args, s, &text) : measure_apart(args, s, &text);
+        if (code == CLI_OK)
+            code = show(args, text, &off, s.mode);
+        free(text);
+    }
+    cJSON_Delete(off);
+    return code;
+}
+
+/* *n: how many were started, whatever became of the next. */
+static cli_exit start_all(const bench_args *args, uint64_t batch, running *all, size_t *n)
+{
+    turn_ring ring;
+    cli_exit code = turns_open(&ring, args->modes.n) ? CLI_OK : fail_errno(CLI_FAILED, errno, "taking turns");
+    for (*n = 0; *n < args->modes.n && code == CLI_OK; *n += code == CLI_OK) {
+        const setting s = {batch, args->modes.items[*n]};
+        command c;
+        char what[WHAT_BYTES];
+        command_of(args, s, &c);
+        code = command_start(&c, what_of(s, what), &ring, *n, &all[*n]);
+    }
+    turns_begin(&ring);
+    return code;
+}
+
+/* All are waited for, the first failure is what counts. */
+static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
+{
+    running all[MAX_MODES];
+    cJSON *off = NULL;
+    size_t n;
+    cli_exit code = start_all(args, batch, all, &n);
+    for (size_t i = 0; i < n; i++) {
+        const setting s = {batch, args->modes.items[i]};
+        char *text = NULL, what[WHAT_BYTES];
+        const cli_exit ended = command_end(&all[i], what_of(s, what), &text);
+        if (code == CLI_OK)
+            code = ended == CLI_OK ? show(args, text, &off, s.mode) : ended;
+        free(text);
+    }
+    cJSON_Delete(off);
+    return code;
+}
+
+static cli_exit run(const void *given, char **operands, size_t n_operands)
+{
+    bench_args args = *(const bench_args *)given;
+    comet_net *net = NULL;
+    (void)operands, (void)n_operands;
+    cli_exit code = compression_check_rule(&args.compression);
+    if (code == CLI_OK)
+        code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* says what is wrong with it once */
+    comet_net_destroy(net);
+    if (args.batches.n == 0)
+        args.batches = (batch_list){.n = 1, .items = {32}};
+    if (args.modes.n == 0)
+        args.modes = (mode_list){.n = 1, .items = {COMET_COMPRESS_OFF}};
+    if (code == CLI_OK && !args.json)
+        print_head();
+    for (uint32_t i = 0; i < args.batches.n && code == CLI_OK; i++)
+        code = args.turns && !args.in_process ? bench_in_turns(&args, args.batches.items[i])
+                                              : bench_one_by_one(&args, args.batches.items[i]);
+    return code;
+}
+
+const verb verb_bench_train = {
+    .name = "bench train",
+    .summary = "Measure speed and memory of training",
+    .usage = "--model NAME | --net FILE [--image N] [--batch LIST] [--compress LIST] [options]",
+    .details =
+        "Trains on a few batches of made-up images. images/s is that of the median step, best that of the fastest; peak\n"
+        "is the largest resident set of the process that measured, planned what the model itself accounts for. ratio is\n"
+        "that of all saved activations, conv that of convolution inputs; coding is its share of the time. Where off is in\n"
+        "the list it is measured first, and the others are held against it. On a machine with other work compare with\n"
+        "--turns, if all of them fit into memory together.\n",
+    .examples = "  comet bench train --model resnet50 --image 224 --batch 32 --steps 4 --json\n"
+                "  comet bench train --model resnet18 --batch 8,16,32 -j 2\n"
+                "  comet bench train --model resnet50 --image 224 --compress off,fast,dense,auto\n"
+                "  comet bench train --model resnet50 --image 224 --compress off,fast --warm 9 --steps 16 --turns\n"
+                "  comet bench train --net mynet.txt --batch 64 --table\n",
+    .operands = (const char *const[]){NULL},
+    .options = options,
+    .n_options = N_ITEMS(options),
+    .defaults = &(const bench_args){.steps = 8, .warm = 8, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
+    .args_bytes = sizeof(bench_args),
+    .run = run,
+};

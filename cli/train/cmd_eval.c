@@ -1,0 +1,195 @@
+/* comet eval: scores of weights on the test part of the data. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kit/json_out.h"
+#include "kit/progress.h"
+#include "kit/stopwatch.h"
+#include "kit/text.h"
+#include "train/train_setup.h"
+#include "verbs.h"
+
+typedef struct eval_args {
+    net_args net;
+    data_args data;
+    uint64_t batch, n_threads, loader_threads;
+    bool last, train_part, json;
+} eval_args;
+
+#define AT(field) offsetof(eval_args, field)
+static const option options[] = {
+    OPTION_DATA(eval_args),
+    OPTION_IMAGE(eval_args),
+    OPTION_IMAGES(eval_args),
+    OPTION_STRICT(eval_args),
+    {0, "train-part", NULL, set_flag, AT(train_part), "score the training part, without augmentation (default: the test part)"},
+    {0, "last", NULL, set_flag, AT(last), "of a run folder, the last checkpoint (default: the best)"},
+    OPTION_MODEL(eval_args),
+    OPTION_NET(eval_args),
+    OPTION_CLASSES(eval_args),
+    {0, "batch", "N", set_count, AT(batch), "images at a time (default 64)"},
+    OPTION_THREADS(eval_args, "threads that compute (default 0: one per core)"),
+    {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    OPTION_JSON(eval_args, "print one JSON object (default: lines to read)"),
+};
+
+typedef struct totals {
+    uint64_t n, n_top1, n_top5;
+    double loss, seconds;
+} totals;
+
+static comet_status score_all(comet_model *model, comet_loader *loader, totals *t)
+{
+    const double began = stopwatch_now();
+    comet_status status = COMET_OK;
+    progress_begin("evaluating", comet_loader_batches(loader));
+    for (uint64_t i = 0; status == COMET_OK; i++) {
+        comet_batch batch;
+        comet_scores scores = {0};
+        bool end = false;
+        progress_update(i);
+        status = comet_loader_next(loader, &batch, &end);
+        if (status != COMET_OK || end)
+            break;
+        status = comet_model_evaluate(model, batch.images, batch.labels, batch.n_valid, &scores);
+        comet_loader_release(loader, &batch);
+        t->loss += scores.loss * scores.n_valid;
+        t->n += scores.n_valid;
+        t->n_top1 += scores.n_top1;
+        t->n_top5 += scores.n_top5;
+    }
+    progress_end();
+    t->seconds = stopwatch_now() - began;
+    return status;
+}
+
+static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, const comet_loader_stats *stats)
+{
+    const double n = t->n > 0 ? (double)t->n : 1;
+    char shown[PRINTABLE_BYTES];
+    if (!args->json) {
+        printf("weights   %s\nimages    %" PRIu64 "\nloss      %.6f\ntop-1     %.2f %%\ntop-5     %.2f %%\nimages/s  %.4g\n",
+               text_printable(path, shown, sizeof shown), t->n, t->loss / n, 100 * (double)t->n_top1 / n,
+               100 * (double)t->n_top5 / n, n / t->seconds);
+        if (stats->n_skipped > 0)
+            printf("skipped   %" PRIu64 " broken images\n", stats->n_skipped);
+        return CLI_OK;
+    }
+    json j = json_begin();
+    json_add_text(&j, "weights", path);
+    json_add_u64(&j, "images", t->n);
+    json_add_double(&j, "loss", t->loss / n);
+    json_add_double(&j, "top1", (double)t->n_top1 / n);
+    json_add_double(&j, "top5", (double)t->n_top5 / n);
+    json_add_double(&j, "images_per_s", n / t->seconds);
+    json_add_u64(&j, "skipped_images", stats->n_skipped);
+    json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
+    return json_print(&j);
+}
+
+/* Scores with a loss that is no number mean nothing, however good they look. */
+static cli_exit check_loss(const char *path, const totals *t)
+{
+    if (isfinite(t->loss))
+        return CLI_OK;
+    return fail(CLI_FAILED,
+                "the loss is not finite, though all weights in %s are: sums overflow on this data; is it data like that of "
+                "training, and is the net the one of the weights?",
+                path);
+}
+
+static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader)
+{
+    const comet_loader_stats stats = comet_loader_stats_get(loader);
+    if (stats.n_skipped > 0)
+        say("%" PRIu64 " broken image%s skipped, the next readable one was scored instead; the first: %s", stats.n_skipped,
+            stats.n_skipped == 1 ? "" : "s", stats.first_skipped);
+    const cli_exit code = print_totals(args, path, t, &stats);
+    return code == CLI_OK ? check_loss(path, t) : code;
+}
+
+static comet_status make_model(const eval_args *args, const comet_net *net, const char *path, comet_model **model)
+{
+    comet_model_params params;
+    comet_model_params_init(&params);
+    params.batch = (uint32_t)args->batch;
+    params.n_threads = (uint32_t)args->n_threads;
+    params.inference = true;
+    comet_status status = comet_model_check_memory(net, &params, 0);
+    if (status == COMET_OK)
+        status = comet_model_create(model, net, &params);
+    if (status == COMET_OK)
+        status = comet_weights_load(*model, path);
+    return status;
+}
+
+static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_dataset *data, const char *path)
+{
+    comet_model *model = NULL;
+    comet_loader *loader = NULL;
+    comet_loader_params params;
+    totals t = {0};
+    comet_status status = make_model(args, net, path, &model);
+    if (status != COMET_OK) {
+        const cli_exit code = fail_weights(status, path, &args->net, net);
+        comet_model_destroy(model);
+        return code;
+    }
+    comet_loader_params_init(&params);
+    params.batch = (uint32_t)args->batch;
+    params.n_threads = (uint32_t)args->loader_threads;
+    status = comet_loader_create(&loader, data, &params);
+    if (status == COMET_OK)
+        status = score_all(model, loader, &t);
+    cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+    if (code == CLI_OK)
+        code = finish(args, path, &t, loader);
+    comet_loader_destroy(loader);
+    comet_model_destroy(model);
+    return code;
+}
+
+static cli_exit run(const void *given, char **operands, size_t n_operands)
+{
+    const eval_args *args = given;
+    char path[4096];
+    comet_net *net = NULL;
+    comet_dataset *data = NULL;
+    (void)n_operands;
+    const bool named_net = args->net.model || args->net.file;
+    cli_exit code = weights_path(operands[0], args->last, path, sizeof path);
+    if (code == CLI_OK)
+        code = named_net ? net_open(&args->net, 0, (uint32_t)args->data.image, &net) : net_of_weights(path, &net);
+    if (code == CLI_OK) {
+        const uint32_t classes = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
+        code = data_open(&args->data, net, classes, args->train_part ? COMET_SPLIT_TRAIN : COMET_SPLIT_TEST, &data);
+    }
+    if (code == CLI_OK) {
+        const comet_status status = comet_model_check_data(net, data, args->train_part ? "training" : "test");
+        code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+    }
+    if (code == CLI_OK)
+        code = evaluate(args, net, data, path);
+    comet_dataset_close(data);
+    comet_net_destroy(net);
+    return code;
+}
+
+const verb verb_eval = {
+    .name = "eval",
+    .summary = "Score weights on data",
+    .usage = "RUN|WEIGHTS --data SPEC [options]",
+    .details = "RUN is a folder that 'comet train --out' wrote, WEIGHTS a safetensors file. Files of ours say which net they\n"
+               "are of; for others give --model or --net.\n",
+    .examples = "  comet eval runs/a --data cifar10:DIR\n"
+                "  comet eval weights.safetensors --data fashion --json\n"
+                "  comet eval resnet18.safetensors --model resnet18 --data folder:DIR --batch 32\n",
+    .operands = (const char *const[]){"RUN or WEIGHTS, what to score,", NULL},
+    .options = options,
+    .n_options = N_ITEMS(options),
+    .defaults = &(const eval_args){.batch = 64},
+    .args_bytes = sizeof(eval_args),
+    .run = run,
+};

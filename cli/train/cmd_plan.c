@@ -1,0 +1,277 @@
+/* comet plan: the memory that training would need, for ways to compress and batches, and what fits a budget. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "kit/json_out.h"
+#include "train/forecast.h"
+#include "train/train_setup.h"
+#include "verbs.h"
+
+typedef struct plan_args {
+    net_args net;
+    compression_args compression;
+    uint64_t image, channels, batch, memory, n_threads;
+    comet_optimiser_kind optimiser;
+    bool json, no_winograd, no_recompute;
+} plan_args;
+
+#define AT(field) offsetof(plan_args, field)
+static const option options[] = {
+    OPTION_MODEL(plan_args),
+    OPTION_NET(plan_args),
+    {0, "classes", "N", set_count, AT(net.classes), "outputs of a built-in net (default: the net's own)"},
+    {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
+    {0, "channels", "N", set_count, AT(channels), "of a built-in net's images (default: the net's own)"},
+    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256)"},
+    {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
+    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_NOISE(plan_args),
+    OPTION_SIGMA(plan_args),
+    OPTION_OVERHEAD(plan_args),
+    OPTION_THREADS(plan_args, "threads (default 0: one per core)"),
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again"},
+    OPTION_JSON(plan_args, "one JSON object a forecast (default: tables)"),
+};
+
+/* Off last, so that it has the program of the others' steps. Printed in the order of `shown`. */
+static const comet_compress_mode asked[] = {COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO, COMET_COMPRESS_OFF};
+static const comet_compress_mode shown[] = {COMET_COMPRESS_OFF, COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO};
+static const uint32_t usual_batches[] = {8, 16, 32, 64, 128, 256};
+enum { N_SHOWN = N_ITEMS(shown), MAX_BATCHES = N_ITEMS(usual_batches) };
+
+typedef struct plan_table {
+    forecaster f;
+    uint32_t batches[MAX_BATCHES];
+    size_t n_batches;
+    memory_forecast cells[MAX_BATCHES][N_MODES];
+    uint32_t largest[N_MODES]; /* within the budget; 0: none */
+} plan_table;
+
+static cli_exit fill_mode(const plan_args *args, comet_compress_mode mode, plan_table *t)
+{
+    const memory_bounds bounds = {
+        .peak = (uint64_t)((double)args->memory * (1 - MEMORY_RESERVE)), .further = UINT64_MAX, .addresses = UINT64_MAX};
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < t->n_batches && code == CLI_OK; i++)
+        code = forecast_memory(&t->f, mode, t->batches[i], &t->cells[i][mode]);
+    if (code == CLI_OK && args->memory > 0)
+        code = forecast_largest_batch(&t->f, mode, &bounds, LARGEST_BATCH, &t->largest[mode]);
+    return code;
+}
+
+static void fill_batches(const plan_args *args, plan_table *t)
+{
+    t->n_batches = args->batch > 0 ? 1 : MAX_BATCHES;
+    for (size_t i = 0; i < t->n_batches; i++)
+        t->batches[i] = args->batch > 0 ? (uint32_t)args->batch : usual_batches[i];
+}
+
+/* Images come from the same loaders as in training, one for each part of the data. */
+static void add_queues(const comet_net *net, forecaster *f)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    forecaster_add_queues(f, (uint64_t)in.channels * in.height * in.width * sizeof(float), true);
+}
+
+/* ---- tables ---- */
+
+static void print_modes(const char *first)
+{
+    printf("%-26s", first);
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %10s", mode_name(shown[i]));
+    putchar('\n');
+}
+
+static void print_sizes(const char *name, const uint64_t bytes[N_SHOWN])
+{
+    char text[SIZE_TEXT_BYTES];
+    printf("%-26s", name);
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %10s", size_text(bytes[i], text));
+    putchar('\n');
+}
+
+/* Of what is saved, at the peak. */
+static double peak_ratio(const memory_forecast *c)
+{
+    return c->model.saved > 0 ? (double)c->model.saved_reference / (double)c->model.saved : 1;
+}
+
+/* Once bounds are known. */
+static double later_ratio(const plan_table *t, const memory_forecast *c, comet_compress_mode mode)
+{
+    return t->f.samples[mode].taken ? t->f.samples[mode].ratio : peak_ratio(c);
+}
+
+static void print_ratios(const plan_table *t)
+{
+    printf("%-26s", "saved, times smaller");
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %9.1fx", peak_ratio(&t->cells[0][shown[i]]));
+    printf("\n%-26s", "  once bounds are known");
+    for (size_t i = 0; i < N_SHOWN; i++)
+        printf(" %9.1fx", later_ratio(t, &t->cells[0][shown[i]], shown[i]));
+    putchar('\n');
+}
+
+#define PRINT_PART(name, field)              \
+    do {                                     \
+        uint64_t bytes[N_SHOWN];             \
+        for (size_t k = 0; k < N_SHOWN; k++) \
+            bytes[k] = row[shown[k]].field;  \
+        print_sizes(name, bytes);            \
+    } while (0)
+
+static void print_parts(const memory_forecast row[N_MODES])
+{
+    PRINT_PART("  weights", model.weights);
+    PRINT_PART("  gradients", model.gradients);
+    PRINT_PART("  optimiser", model.optimiser);
+    PRINT_PART("  saved activations", model.saved);
+    PRINT_PART("  transients", model.transient);
+    PRINT_PART("  queues of images", data);
+    PRINT_PART("  program and libraries", program);
+}
+
+static bool is_capped(const plan_table *t)
+{
+    for (size_t i = 0; i < N_SHOWN; i++)
+        if (t->largest[shown[i]] == LARGEST_BATCH)
+            return true;
+    return false;
+}
+
+static void print_tables(const plan_args *args, const plan_table *t)
+{
+    char name[32], size[SIZE_TEXT_BYTES];
+    const comet_shape in = comet_net_shape(t->f.net, 0);
+    printf("%s, images of %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", comet_net_name(t->f.net), in.channels, in.height,
+           in.width);
+    print_modes("peak memory");
+    for (size_t i = 0; i < t->n_batches; i++) {
+        const memory_forecast *row = t->cells[i];
+        snprintf(name, sizeof name, "batch %" PRIu32, t->batches[i]);
+        PRINT_PART(name, peak);
+        if (t->n_batches == 1)
+            print_parts(row);
+    }
+    print_ratios(t);
+    if (args->memory == 0)
+        return;
+    snprintf(name, sizeof name, "largest batch in %s", size_text(args->memory, size));
+    printf("%-26s", name);
+    for (size_t i = 0; i < N_SHOWN; i++)
+        if (t->largest[shown[i]] > 0)
+            printf(" %10" PRIu32, t->largest[shown[i]]);
+        else
+            printf(" %10s", "none");
+    putchar('\n');
+    if (is_capped(t))
+        printf("(%d is the largest batch that is tried)\n", LARGEST_BATCH);
+}
+
+/* ---- JSON ---- */
+
+static json begin_object(const plan_table *t, comet_compress_mode mode)
+{
+    json j = json_begin();
+    json_add_text(&j, "net", comet_net_name(t->f.net));
+    json_add_u64(&j, "image", comet_net_shape(t->f.net, 0).height);
+    json_add_text(&j, "compress", mode_name(mode));
+    return j;
+}
+
+static cli_exit print_cell(const plan_table *t, size_t index, comet_compress_mode mode)
+{
+    const memory_forecast *c = &t->cells[index][mode];
+    json j = begin_object(t, mode);
+    json_add_u64(&j, "batch", t->batches[index]);
+    json_add_u64(&j, "peak_bytes", c->peak);
+    json_add_u64(&j, "weights_bytes", c->model.weights);
+    json_add_u64(&j, "gradients_bytes", c->model.gradients);
+    json_add_u64(&j, "optimiser_bytes", c->model.optimiser);
+    json_add_u64(&j, "saved_bytes", c->model.saved);
+    json_add_u64(&j, "saved_reference_bytes", c->model.saved_reference);
+    json_add_u64(&j, "transient_bytes", c->model.transient);
+    json_add_u64(&j, "data_bytes", c->data);
+    json_add_u64(&j, "program_bytes", c->program);
+    json_add_double(&j, "ratio", c->model.saved > 0 ? peak_ratio(c) : NAN);
+    json_add_double(&j, "ratio_later", c->model.saved > 0 ? later_ratio(t, c, mode) : NAN);
+    return json_print(&j);
+}
+
+static cli_exit print_objects(const plan_args *args, const plan_table *t)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < t->n_batches; i++)
+        for (size_t k = 0; k < N_SHOWN && code == CLI_OK; k++)
+            code = print_cell(t, i, shown[k]);
+    for (size_t k = 0; k < N_SHOWN && code == CLI_OK && args->memory > 0; k++) {
+        json j = begin_object(t, shown[k]);
+        json_add_u64(&j, "memory_bytes", args->memory);
+        json_add_u64(&j, "largest_batch", t->largest[shown[k]]);
+        code = json_print(&j);
+    }
+    return code;
+}
+
+/* ---- the verb ---- */
+
+static comet_model_params model_params(const plan_args *args)
+{
+    comet_model_params params;
+    comet_model_params_init(&params);
+    params.n_threads = (uint32_t)args->n_threads;
+    params.no_winograd = args->no_winograd;
+    params.no_recompute = args->no_recompute;
+    params.fused_update = true;
+    comet_optimiser_init(&params.optimiser, args->optimiser);
+    compression_fill(&args->compression, COMET_COMPRESS_OFF, &params.compression);
+    return params;
+}
+
+static cli_exit run(const void *given, char **operands, size_t n_operands)
+{
+    const plan_args *args = given;
+    const comet_model_params params = model_params(args);
+    comet_net *net = NULL;
+    plan_table t = {.n_batches = 0};
+    (void)operands, (void)n_operands;
+    cli_exit code = compression_check_rule(&args->compression);
+    if (code == CLI_OK)
+        code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
+    if (code != CLI_OK)
+        return code;
+    forecaster_init(&t.f, net, &params, &args->compression);
+    add_queues(net, &t.f);
+    fill_batches(args, &t);
+    for (size_t i = 0; i < N_ITEMS(asked) && code == CLI_OK; i++)
+        code = fill_mode(args, asked[i], &t);
+    if (code == CLI_OK && args->json)
+        code = print_objects(args, &t);
+    else if (code == CLI_OK)
+        print_tables(args, &t);
+    comet_net_destroy(net);
+    return code;
+}
+
+const verb verb_plan = {
+    .name = "plan",
+    .summary = "Predict the memory that training needs, and the batch that fits",
+    .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
+    .details = "Takes a few steps of a batch of 4 made-up images with each way to compress, in processes of their own, and\n"
+               "extends what they needed to other batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of\n"
+               "--memory free; 0 where not even 8 fits. Data sets held in memory come on top.\n",
+    .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
+                "  comet plan --model resnet18 --batch 64\n"
+                "  comet plan --net mynet.txt --memory 512MiB --json\n",
+    .operands = (const char *const[]){NULL},
+    .options = options,
+    .n_options = N_ITEMS(options),
+    .defaults = &(const plan_args){.compression = COMPRESSION_DEFAULTS},
+    .args_bytes = sizeof(plan_args),
+    .run = run,
+};

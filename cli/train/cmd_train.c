@@ -1,0 +1,521 @@
+/* comet train: a whole run, with checkpoints and a log. */
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kit/file_io.h"
+#include "kit/number.h"
+#include "train/compression_args.h"
+#include "train/train_budget.h"
+#include "train/train_report.h"
+#include "train/train_setup.h"
+#include "verbs.h"
+
+#define WARMUP_SHARE 0.05 /* of a run */
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+
+typedef struct rate_arg {
+    bool find;    /* by a range test */
+    double value; /* negative: not given */
+} rate_arg;
+
+typedef struct train_args {
+    net_args net;
+    data_args data;
+    compression_args compression;
+    budget_args budget;
+    uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
+    comet_optimiser_kind optimiser;
+    comet_schedule_kind schedule;
+    rate_arg rate;
+    double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
+    bool nesterov, resume, force, no_augment, no_winograd, no_recompute, json;
+    const char *log, *out, *weights, *dump;
+    uint64_t dump_step; /* 0: not given */
+} train_args;
+
+static const named schedules[] = {{"constant", COMET_SCHEDULE_CONSTANT},
+                                  {"step", COMET_SCHEDULE_STEP},
+                                  {"cosine", COMET_SCHEDULE_COSINE},
+                                  {"onecycle", COMET_SCHEDULE_ONECYCLE},
+                                  {NULL, 0}};
+
+static bool set_schedule(void *target, const char *text, reason *why)
+{
+    int value = 0;
+    if (!named_find(schedules, "schedule", "constant, step, cosine or onecycle", text, &value, why))
+        return false;
+    *(comet_schedule_kind *)target = (comet_schedule_kind)value;
+    return true;
+}
+
+static bool set_rate(void *target, const char *text, reason *why)
+{
+    rate_arg *rate = target;
+    rate->find = strcmp(text, "find") == 0;
+    rate->value = -1;
+    if (rate->find || set_positive(&rate->value, text, why))
+        return true;
+    const reason number = *why;
+    return reason_set(why, "%.200s; nor is it 'find'", number.text);
+}
+
+#define AT(field) offsetof(train_args, field)
+static const option options[] = {
+    OPTION_MODEL(train_args),
+    OPTION_NET(train_args),
+    OPTION_CLASSES(train_args),
+    OPTION_DATA(train_args),
+    OPTION_IMAGE(train_args),
+    OPTION_IMAGES(train_args),
+    OPTION_STRICT(train_args),
+    {0, "no-augment", NULL, set_flag, AT(no_augment), "no random crops, shifts and flips"},
+    {0, "epochs", "N", set_count, AT(epochs), "passes over the data (default 10)"},
+    {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules count on it (default: epochs decide)"},
+    {0, "batch", "N|auto", set_batch, AT(budget.batch),
+     "images a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
+    {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
+    {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
+    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    {0, "rate", "R|find", set_rate, AT(rate),
+     "largest learning rate (default: follows the batch); find: a range test of 100 steps"},
+    {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
+    {0, "warmup", "EPOCHS", set_positive, AT(warmup),
+     "rate rises for so long; not for onecycle (default 5 % of the run, 0 with --rate R)"},
+    {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
+    {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
+    {0, "weight-decay", "W", set_positive, AT(weight_decay), "as in PyTorch (default sgd 5e-4, adamw 0.01)"},
+    {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
+    {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
+    {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
+    {0, "weights", "FILE", set_text, AT(weights), "safetensors file or run folder to begin from (default: from the seed)"},
+    {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
+    {0, "resume", NULL, set_flag, AT(resume), "go on from the checkpoint in --out, if there is one"},
+    {0, "save-steps", "N", set_count, AT(save_steps), "also a checkpoint every N updates (default: each epoch)"},
+    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
+    OPTION_JSON(train_args, "print the end as a JSON object, and no tables"),
+    {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
+    OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
+    {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    {0, "compress", "HOW", set_mode, AT(compression.mode),
+     "saved activations: off, lossless, fast, dense or auto (default auto)"},
+    OPTION_NOISE(train_args),
+    OPTION_SIGMA(train_args),
+    OPTION_OVERHEAD(train_args),
+    {0, "memory", "SIZE", set_bytes, AT(budget.memory),
+     "stay below 4G, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
+     "limit)"},
+    {0, "spill", "DIR", set_text, AT(compression.spill), "folder for a file of what does not fit memory (default: none)"},
+    OPTION_CHECKSUMS(train_args),
+    {0, "dump-activations", "DIR", set_text, AT(dump), "write what one step saves as .npy files to DIR, made if missing"},
+    {0, "dump-step", "N", set_count, AT(dump_step), "which step, or the first of this run if it is over (default 1)"},
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, rounding a little smaller"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
+};
+
+typedef struct session {
+    comet_net *net;
+    comet_dataset *train, *test;
+} session;
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_signal(int number)
+{
+    stop_signal = number;
+}
+
+/* Whoever started us with a signal ignored (nohup, a job in the background of a script) does not mean it for us. The second
+ * signal ends the program at once. */
+static void catch_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM};
+    const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
+    for (size_t i = 0; i < N_ITEMS(numbers); i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &stop, NULL);
+    }
+}
+
+/* ---- settings ---- */
+
+static uint32_t usual_batch(const comet_net *net)
+{
+    return comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
+}
+
+static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
+{
+    model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
+    model->n_threads = (uint32_t)args->n_threads;
+    model->seed = args->seed;
+    model->label_smoothing = (float)args->smoothing;
+    model->no_winograd = args->no_winograd;
+    model->no_recompute = args->no_recompute;
+    model->accumulate = (uint32_t)args->accumulate;
+    comet_optimiser_init(&model->optimiser, args->optimiser);
+    model->optimiser.nesterov = args->nesterov;
+    model->optimiser.clip_norm = (float)args->clip;
+    if (args->momentum >= 0)
+        model->optimiser.momentum = (float)args->momentum;
+    if (args->weight_decay >= 0)
+        model->optimiser.weight_decay = (float)args->weight_decay;
+    compression_fill(&args->compression, args->compression.mode.value, &model->compression);
+    /* A step that may fail half way, on a full disk, must leave the weights as they were. */
+    model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
+}
+
+static void fill_params(const train_args *args, const session *s, comet_train_params *p)
+{
+    comet_train_params_init(p);
+    p->net = s->net;
+    p->train_data = s->train;
+    p->test_data = s->test;
+    fill_model(args, s->net, &p->model);
+    comet_schedule_init(&p->schedule, args->schedule, 0); /* its rate needs the batch: settle_schedule */
+    p->epochs = (uint32_t)args->epochs;
+    p->max_steps = args->max_steps;
+    p->no_augment = args->no_augment;
+    p->loader_threads = (uint32_t)args->loader_threads;
+    p->out = args->out;
+    p->resume = args->resume;
+    p->save_steps = args->save_steps;
+    p->patience = (uint32_t)args->patience;
+    p->dump = args->dump;
+    p->dump_step = args->dump_step;
+    p->event = train_report_event;
+    p->stop = &stop_signal;
+}
+
+static cli_exit check_args(const train_args *args)
+{
+    if (args->resume && !args->out)
+        return fail(CLI_USAGE, "--resume needs --out DIR, the folder of the run to go on with");
+    if (args->save_steps > 0 && !args->out)
+        return fail(CLI_USAGE, "--save-steps needs --out DIR");
+    if (args->warmup > 0 && args->schedule == COMET_SCHEDULE_ONECYCLE)
+        return fail(CLI_USAGE, "--warmup has no effect with onecycle, which begins low; use --schedule cosine");
+    if (args->nesterov && (args->optimiser == COMET_OPTIMISER_ADAMW || args->momentum == 0))
+        return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
+    if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
+        return fail(CLI_USAGE, "--momentum is for sgd");
+    if (args->dump_step > 0 && !args->dump)
+        return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
+    return compression_check(&args->compression);
+}
+
+/* Makes the folder; files of another step are not mixed with this one's. */
+static cli_exit check_dump(const train_args *args)
+{
+    if (!args->dump)
+        return CLI_OK;
+    if (args->max_steps > 0 && args->dump_step > args->max_steps)
+        return fail(CLI_USAGE, "--dump-step %" PRIu64 " is beyond --max-steps %" PRIu64, args->dump_step, args->max_steps);
+    if (mkdir(args->dump, 0777) == 0)
+        return CLI_OK;
+    if (errno != EEXIST)
+        return fail_errno(CLI_BAD_INPUT, errno, args->dump);
+    if (!args->force && rmdir(args->dump) != 0)
+        return errno == ENOTDIR ? fail_errno(CLI_BAD_INPUT, errno, args->dump)
+                                : fail(CLI_FAILED, "%s holds files already; -f adds to them", args->dump);
+    return args->force || mkdir(args->dump, 0777) == 0 ? CLI_OK : fail_errno(CLI_FAILED, errno, args->dump);
+}
+
+/* A run that is already there is neither mixed with this one nor lost by accident. */
+static cli_exit check_out(const train_args *args)
+{
+    static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors"};
+    if (!args->out || args->resume || args->force)
+        return CLI_OK;
+    for (size_t i = 0; i < N_ITEMS(names); i++) {
+        char path[4096];
+        if ((size_t)snprintf(path, sizeof path, "%s/%s", args->out, names[i]) < sizeof path && access(path, F_OK) == 0)
+            return fail(CLI_FAILED, "%s holds a run already; --resume goes on with it, -f replaces it", args->out);
+    }
+    return CLI_OK;
+}
+
+static cli_exit open_log(const train_args *args, train_report *report)
+{
+    if (!args->log)
+        return CLI_OK;
+    if (!args->resume) {
+        const cli_exit code = file_check_output(args->log, args->force);
+        if (code != CLI_OK)
+            return code;
+    }
+    report->log_path = args->log;
+    report->log = fopen(args->log, args->resume ? "ae" : "we");
+    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there: %s", args->log, strerror(errno));
+}
+
+/* ---- the budget ---- */
+
+/* What a run that goes on keeps where the command line does not say otherwise. */
+typedef struct run_settings {
+    uint64_t batch;      /* 0: there is no run, or it cannot be read */
+    double rate, warmup; /* negative where there is none */
+} run_settings;
+
+/* Where there is no checkpoint, a run begins; where it is damaged, comet_train_run says so. */
+static run_settings settings_of_run(const train_args *args)
+{
+    run_settings s = {.rate = -1, .warmup = -1};
+    comet_checkpoint_info info;
+    if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
+        s = (run_settings){info.batch, info.rate, info.warmup_epochs};
+    return s;
+}
+
+/* Batch and compression as memory allows. A run that goes on keeps its batch, whatever memory there is now. */
+static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
+{
+    budget_args budget = args->budget;
+    char text[BUDGET_TEXT_BYTES];
+    if (!budget_is_asked(&budget, &args->compression))
+        return CLI_OK;
+    if (earlier > 0 && budget.batch.value == 0)
+        budget.batch.automatic = false;
+    budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
+    const cli_exit code = budget_settle(&budget, &args->compression, p, text);
+    if (code == CLI_OK)
+        train_report_note(report, text);
+    return code;
+}
+
+/* ---- the rate ---- */
+
+/* Epochs of the run, which --max-steps may end inside one. */
+static double epochs_of(const train_args *args, const comet_train_params *p)
+{
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
+    const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
+    const double all = (double)args->epochs;
+    return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
+}
+
+/* The default rate, and one that is found, come after a short rise; who gives a rate gets it from the first step on. */
+static double warmup_of(const train_args *args, const run_settings *earlier, const comet_train_params *p)
+{
+    if (args->warmup >= 0 || args->rate.value >= 0)
+        return fmax(args->warmup, 0);
+    if (args->schedule == COMET_SCHEDULE_ONECYCLE)
+        return 0;
+    return earlier->warmup >= 0 ? earlier->warmup : WARMUP_SHARE * epochs_of(args, p);
+}
+
+static uint64_t images_per_update(const comet_train_params *p)
+{
+    return (uint64_t)p->model.batch * (p->model.accumulate > 1 ? p->model.accumulate : 1);
+}
+
+static void note_default_rate(const comet_train_params *p, uint64_t n_steps, train_report *report)
+{
+    char text[160];
+    snprintf(text, sizeof text, "rate %.6g, the default for %" PRIu64 " update%s of %" PRIu64 " images; --rate sets another",
+             p->schedule.rate, n_steps, n_steps == 1 ? "" : "s", images_per_update(p));
+    train_report_note(report, text);
+}
+
+/* Rate and warm-up, for which the batch must be settled. Decays of `step` come after each third of the run. */
+static void settle_schedule(const train_args *args, const run_settings *earlier, comet_train_params *p, train_report *report)
+{
+    p->schedule.warmup_epochs = warmup_of(args, earlier, p);
+    if (args->schedule == COMET_SCHEDULE_STEP)
+        p->schedule.every = epochs_of(args, p) / 3;
+    p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
+    if (args->rate.find && earlier->rate >= 0)
+        train_report_note(report, "the run goes on with its rate; --rate find is for new runs");
+    if (p->schedule.rate >= 0)
+        return;
+    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)(n_images / images_per_update(p)));
+    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
+    if (!args->rate.find)
+        note_default_rate(p, n_steps, report);
+}
+
+static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report)
+{
+    comet_rate_search found;
+    char text[320];
+    const comet_status status = comet_rate_find(p, &found);
+    if (status != COMET_OK)
+        return fail_weights(status, p->weights, &args->net, p->net);
+    p->schedule.rate = found.rate;
+    if (found.found)
+        snprintf(text, sizeof text,
+                 "rate %g, found in %" PRIu32 " steps: the loss fell from %.4g to %.4g, lowest at a rate of %.4g", found.rate,
+                 found.n_steps, found.start_loss, found.lowest_loss, found.rate_at_lowest);
+    else
+        snprintf(text, sizeof text,
+                 "rate %.4g, the default: the loss did not clearly fall in the %" PRIu32 " steps of the test", found.rate,
+                 found.n_steps);
+    if (!stop_signal)
+        train_report_note(report, text);
+    return CLI_OK;
+}
+
+/* ---- the run ---- */
+
+/* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. The test part comes
+ * first: some sources look at all training images for its sake, which should not be in memory twice. */
+static cli_exit open_session(const train_args *args, session *s)
+{
+    comet_net *own = NULL;
+    cli_exit code = net_open(&args->net, 0, (uint32_t)args->data.image, &own);
+    if (code == CLI_OK)
+        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TEST, &s->test);
+    if (code == CLI_OK)
+        code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TRAIN, &s->train);
+    if (code == CLI_OK && args->net.model) {
+        const comet_dataset_info info = comet_dataset_describe(s->train);
+        net_args net = args->net;
+        net.classes = net.classes > 0 ? net.classes : info.n_classes;
+        code = net_open(&net, info.channels, info.height, &s->net);
+        comet_net_destroy(own);
+    } else {
+        s->net = own;
+    }
+    return code;
+}
+
+static void close_session(session *s)
+{
+    comet_dataset_close(s->test);
+    comet_dataset_close(s->train);
+    comet_net_destroy(s->net);
+}
+
+/* A run that learnt nothing is no success, even though it ended as planned. */
+static cli_exit learnt_nothing(const train_args *args, const comet_train_params *p, const comet_train_result *result)
+{
+    char kept[4200] = "";
+    if (args->out)
+        snprintf(kept, sizeof kept, "; its checkpoint is in %.4000s", args->out);
+    return fail(CLI_FAILED,
+                "the training loss never fell below its start: %.4g in the first 10 steps, %.4g at its lowest since; try a "
+                "lower rate (--rate %.2g), --rate find, and look at labels and images%s",
+                result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
+}
+
+static cli_exit stopped_early(void)
+{
+    say("stopped by a signal while it looked for a rate; nothing is kept");
+    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+}
+
+static cli_exit train(const train_args *args, bool finds_rate, comet_train_params *p, train_report *report)
+{
+    comet_train_result result;
+    char weights[4096];
+    if (args->weights) {
+        const cli_exit code = weights_path(args->weights, false, weights, sizeof weights);
+        if (code != CLI_OK)
+            return code;
+        p->weights = weights;
+    }
+    p->user = report;
+    catch_signals();
+    if (finds_rate) {
+        const cli_exit code = find_rate(args, p, report);
+        if (code != CLI_OK || stop_signal)
+            return code != CLI_OK ? code : stopped_early();
+    }
+    report->data = args->data.spec;
+    report->seed = p->model.seed;
+    report->rate = p->schedule.rate;
+    const comet_status status = comet_train_run(p, &result);
+    if (status != COMET_OK) {
+        train_report_failure(report, comet_last_error());
+        return fail_weights(status, p->weights, &args->net, p->net);
+    }
+    if (args->dump && args->dump_step > result.last.step)
+        say("there was no step %" PRIu64 ": nothing was written to %s", args->dump_step, args->dump);
+    if (!result.stopped && result.unsaved)
+        return fail(CLI_FAILED, "the checkpoint of the last step was not written to %s", args->out);
+    if (!result.stopped && result.never_fell)
+        return learnt_nothing(args, p, &result);
+    if (result.only_guesses)
+        say("the training loss never fell below that of a guess: it was %.4g at its lowest; train longer, or try a lower rate "
+            "or --rate find",
+            result.last.lowest_loss);
+    if (!result.stopped)
+        return CLI_OK;
+    say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,
+        !args->out       ? "nothing is kept without --out"
+        : result.unsaved ? "its checkpoint was not written"
+                         : "--resume goes on from there");
+    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+}
+
+static cli_exit run(const void *given, char **operands, size_t n_operands)
+{
+    const train_args *args = given;
+    train_report report = {.json = args->json};
+    session s = {0};
+    comet_train_params params;
+    (void)operands, (void)n_operands;
+    const run_settings earlier = settings_of_run(args);
+    cli_exit code = check_args(args);
+    if (code == CLI_OK)
+        code = check_out(args);
+    if (code == CLI_OK)
+        code = check_dump(args);
+    if (code == CLI_OK)
+        code = open_session(args, &s);
+    if (code == CLI_OK)
+        code = open_log(args, &report);
+    if (code == CLI_OK) {
+        fill_params(args, &s, &params);
+        if (earlier.batch > 0 && args->budget.batch.value == 0)
+            params.model.batch = (uint32_t)earlier.batch; /* whatever memory there is now */
+        code = settle_budget(args, earlier.batch, &params, &report);
+    }
+    if (code == CLI_OK) {
+        settle_schedule(args, &earlier, &params, &report);
+        code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
+    }
+    if (report.log)
+        fclose(report.log);
+    close_session(&s);
+    return code;
+}
+
+const verb verb_train = {
+    .name = "train",
+    .summary = "Train a network",
+    .usage = "--model NAME | --net FILE --data SPEC [options]",
+    .details =
+        "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
+        "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
+        "little to the noise that gradients have anyway; forward is exact. The default rate follows the images of an\n"
+        "update: 0.1 x images / 256 with sgd, 0.001 x sqrt(images / 256) with adamw. docs/training.md has the whole story.\n",
+    .examples = "  comet train --model cnn28 --data fashion\n"
+                "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
+                "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
+                "  comet train --model resnet50 --data folder:DIR --memory 4GiB --batch auto\n"
+                "  comet train --net mynet.txt --data npy:x.npy,y.npy --compress dense --noise 0.5%\n",
+    .operands = (const char *const[]){NULL},
+    .options = options,
+    .n_options = N_ITEMS(options),
+    .defaults = &(const train_args){.epochs = 10,
+                                    .optimiser = COMET_OPTIMISER_SGD,
+                                    .schedule = COMET_SCHEDULE_ONECYCLE,
+                                    .rate = {.value = -1},
+                                    .warmup = -1,
+                                    .momentum = -1,
+                                    .weight_decay = -1,
+                                    .compression = COMPRESSION_DEFAULTS},
+    .args_bytes = sizeof(train_args),
+    .run = run,
+};

@@ -1,0 +1,80 @@
+/* What the training verbs share: which net, which data, which threads; and their options. */
+#ifndef COMET_CLI_TRAIN_SETUP_H
+#define COMET_CLI_TRAIN_SETUP_H
+
+#include "comet/train.h"
+#include "kit/setters.h"
+
+/* Where the net comes from: a built-in one, or a file in the text format. */
+typedef struct net_args {
+    const char *model, *file;
+    uint64_t classes; /* 0: as the data has */
+} net_args;
+
+typedef struct data_args {
+    const char *spec;
+    uint64_t image;    /* side in pixels; 0: the net's own */
+    uint64_t n_images; /* synthetic; 0: the data set's default */
+    bool strict;
+} data_args;
+
+#define OPTION_MODEL(type)                                                                                   \
+    {                                                                                                        \
+        0, "model", "NAME", set_text, offsetof(type, net.model), "a built-in net; 'comet models' lists them" \
+    }
+#define OPTION_NET(type)                                                                                  \
+    {                                                                                                     \
+        0, "net", "FILE", set_text, offsetof(type, net.file), "or a net of your own (docs/net_format.md)" \
+    }
+#define OPTION_CLASSES(type)                                                                                              \
+    {                                                                                                                     \
+        0, "classes", "N", set_count, offsetof(type, net.classes), "outputs of a built-in net (default: as the data has)" \
+    }
+#define OPTION_DATA(type)                                                     \
+    {                                                                         \
+        0, "data", "SPEC", set_text, offsetof(type, data.spec),               \
+            "fashion, cifar10:DIR, idx:DIR, folder:DIR, npy:X,Y or synthetic" \
+    }
+#define OPTION_IMAGE(type)                                                                                                 \
+    {                                                                                                                      \
+        0, "image", "N", set_count, offsetof(type, data.image), "pixels a side, folder and synthetic (default: the net's)" \
+    }
+#define OPTION_IMAGES(type)                                             \
+    {                                                                   \
+        0, "images", "N", set_count, offsetof(type, data.n_images),     \
+            "synthetic images; a fifth as many to test (default 50000)" \
+    }
+#define OPTION_STRICT(type)                                                                                             \
+    {                                                                                                                   \
+        0, "strict", NULL, set_flag, offsetof(type, data.strict), "stop at a broken image (default: skip and count it)" \
+    }
+
+bool set_count(void *target, const char *text, reason *why);     /* uint64_t, 1 to 2^32 - 1 */
+bool set_any_count(void *target, const char *text, reason *why); /* uint64_t, 0 to 2^32 - 1 */
+bool set_positive(void *target, const char *text, reason *why);  /* double, 0 to 1e6; 0 itself is allowed */
+bool set_share(void *target, const char *text, reason *why);     /* double, 0 to below 1 */
+bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
+bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
+
+/* A net as args say; channels, size and classes are for a built-in one, 0 for its own. */
+cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net);
+
+/* The net that the file at `path` carries. */
+cli_exit net_of_weights(const char *path, comet_net **net);
+
+/* fail_status of a call that read the weights at `path`, if any, into `net`. Where they are for another number of classes it
+ * goes on with what to do about it. */
+cli_exit fail_weights(comet_status status, const char *path, const net_args *args, const comet_net *net);
+
+/* Opens one part of the data, as large as `net` wants its images where the data can be of any size. */
+cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data);
+
+/* WHAT itself if it is a file; the best checkpoint of a folder, or the newest that is whole if there is no best or the last is
+ * asked for. */
+cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);
+
+/* "12.3 MiB". */
+#define SIZE_TEXT_BYTES 24
+char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
+
+#endif
