@@ -9,6 +9,7 @@
 /* cmocka's setup and teardown: *state is the path of an empty folder, removed with all that is in it. */
 int temp_folder_make(void **state);
 int temp_folder_remove(void **state);
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
 
 /* "FOLDER/NAME" and the like, printed into one of a few buffers that are used in turn. */
 const char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));

@@ -551,7 +551,6 @@ static void test_pipe_among_pictures(void **state)
 
 int main(void)
 {
-#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_same_bits_for_any_threads_and_start),
         cmocka_unit_test(test_permutation),

@@ -54,6 +54,23 @@ comet_net *operator_net_named(const char *name)
     return NULL;
 }
 
+void for_operator_nets(void (*check)(const comet_net *net))
+{
+    comet_net *net;
+    for (size_t i = 0; (net = operator_net(i)) != NULL; i++) {
+        check(net);
+        comet_net_destroy(net);
+    }
+}
+
+bool has_layer(const comet_net *net, comet_op op)
+{
+    for (uint32_t v = 1; v < comet_net_n_values(net); v++)
+        if (comet_net_layer(net, v)->op == op)
+            return true;
+    return false;
+}
+
 comet_net *net_without_dropout(const comet_net *net)
 {
     const comet_shape in = comet_net_shape(net, 0);

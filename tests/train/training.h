@@ -16,6 +16,10 @@ comet_net *net_of(const char *text);
 /* The i-th net of tests/train/operators.nets, or NULL past the end. */
 comet_net *operator_net(size_t index);
 comet_net *operator_net_named(const char *name);
+/* Calls check with each of them. */
+void for_operator_nets(void (*check)(const comet_net *net));
+/* The net has a layer of this kind. */
+bool has_layer(const comet_net *net, comet_op op);
 
 /* A copy whose dropout layers drop nothing. */
 comet_net *net_without_dropout(const comet_net *net);
