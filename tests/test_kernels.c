@@ -9,9 +9,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/convert.h"
 #include "codec/chunk.h"
 #include "codec/dense.h"
-#include "codec/kernels/convert.h"
 #include "codec/kernels/dense_model.h"
 #include "codec/quantiser.h"
 
