@@ -1,4 +1,4 @@
-/* comet: finds the verb, hands it the rest of the command line, and sees that stdout was written. */
+/* comet: finds the verb, hands it the rest of the command line, and checks that stdout was written. */
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
@@ -8,8 +8,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/nearest.h"
 #include "comet/codec.h"
-#include "kit/suggest.h"
 #include "training.h"
 #include "verbs.h"
 
@@ -27,11 +27,11 @@ static const verb *find_verb(const char *name)
 
 static cli_exit unknown_verb(const char *name)
 {
-    suggestion nearest = suggestion_start(name);
+    nearest_word nearest = nearest_to(name, strlen(name));
     for (size_t i = 0; i < N_ITEMS(verbs); i++)
-        suggestion_offer(&nearest, verbs[i]->name);
-    suggestion_offer(&nearest, "help");
-    const char *best = suggestion_best(&nearest);
+        nearest_offer(&nearest, verbs[i]->name);
+    nearest_offer(&nearest, "help");
+    const char *best = nearest_best(&nearest);
     if (best)
         return fail(CLI_USAGE, "unknown verb '%s'; did you mean %s?", name, best);
     return fail(CLI_USAGE, "unknown verb '%s'", name);
@@ -90,20 +90,20 @@ static const verb *find_subject(const verb *v, const char *word)
     return NULL;
 }
 
-/* `word` is what stands in the subject's place, or NULL. */
+/* `word` is the word after the verb, or NULL. */
 static cli_exit unknown_subject(const verb *v, const char *word)
 {
     char words[80] = "";
-    suggestion nearest = suggestion_start(word ? word : "");
+    nearest_word nearest = nearest_to(word ? word : "", word ? strlen(word) : 0);
     for (size_t i = 0, at = 0; v->subjects[i] && at < sizeof words; i++) {
-        suggestion_offer(&nearest, verb_word(v->subjects[i]));
+        nearest_offer(&nearest, verb_word(v->subjects[i]));
         at += (size_t)snprintf(words + at, sizeof words - at, "%s%s", i > 0 ? " or " : "", verb_word(v->subjects[i]));
     }
     if (!word)
-        return fail(CLI_USAGE, "the word %s is missing after %s", words, v->name);
-    if (suggestion_best(&nearest))
-        return fail(CLI_USAGE, "unknown subject '%s'; did you mean %s?", word, suggestion_best(&nearest));
-    return fail(CLI_USAGE, "the word %s is missing before '%s'", words, word);
+        return fail(CLI_USAGE, "a subject is missing after %s: %s", v->name, words);
+    if (nearest_best(&nearest))
+        return fail(CLI_USAGE, "unknown subject '%s'; did you mean %s?", word, nearest_best(&nearest));
+    return fail(CLI_USAGE, "unknown subject '%s'; choose %s", word, words);
 }
 
 static bool asks_for_help(const char *word)
@@ -123,7 +123,7 @@ static cli_exit help(int argc, char **argv)
     const verb *subject = argc > 1 ? find_subject(v, argv[1]) : NULL;
     const int n_words = subject ? 2 : 1;
     if (argc > n_words)
-        return fail(CLI_USAGE, "help takes one verb; '%s' is not expected", argv[n_words]);
+        return fail(CLI_USAGE, "help takes one verb; unexpected: '%s'", argv[n_words]);
     v = subject ? subject : v;
     say_set_verb(v->name);
     if (v->absent)
@@ -171,7 +171,7 @@ static cli_exit dispatch(int argc, char **argv)
     return run_verb(v, argc - 1, argv + 1);
 }
 
-/* Memory that is freed goes back at once, so that what a run needs can be foretold: left alone, glibc keeps free memory of
+/* Memory that is freed goes back at once, so that the memory of a run can be predicted: by default glibc keeps up to
  * twice the largest block that was ever freed. */
 static void free_at_once(void)
 {
@@ -186,8 +186,8 @@ static bool is_limited(int resource)
     return getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
 }
 
-/* malloc maps 64 MiB for each thread, so that they do not wait for one another. Where addresses are limited (ulimit -v, -d)
- * there may be none left for the net. */
+/* malloc maps an arena of 64 MiB of addresses for each thread. Where addresses are limited (ulimit -v, -d), all threads share
+ * one arena, so that enough is left for the net. */
 static void save_addresses(void)
 {
 #ifdef M_ARENA_MAX
@@ -196,8 +196,8 @@ static void save_addresses(void)
 #endif
 }
 
-/* A file that is opened must not become standard output because that was closed: what is printed would land in it. /dev/null
- * takes the place, opened so that reading standard input and writing standard output still fail. */
+/* If standard output is closed, the next file that is opened would become standard output, and messages would land in it.
+ * /dev/null takes the place, opened so that reading standard input and writing standard output still fail. */
 static void occupy_standard_streams(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
@@ -205,8 +205,8 @@ static void occupy_standard_streams(void)
             return;
 }
 
-/* A write over the limit on the size of files then fails and is told, as on a full disk. The processes that are started here
- * are this program again, so that nobody inherits what it does not expect. */
+/* A write beyond the limit on file sizes (ulimit -f) then fails and is reported, as on a full disk, instead of ending the
+ * program. Child processes inherit this; they are all this program. */
 static void ignore_size_limit(void)
 {
     const struct sigaction ignore = {.sa_handler = SIG_IGN};

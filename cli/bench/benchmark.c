@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "kit/pages.h"
-#include "kit/stopwatch.h"
 #include "tensor/frameio.h"
 
-/* An entry at work. */
+/* An entry that is being measured. */
 typedef struct lane {
     const bench_entry *entry;
     contender_task task;
@@ -29,7 +29,7 @@ typedef struct bench {
 
 static void keep_best(double *best, double started)
 {
-    const double seconds = stopwatch_now() - started;
+    const double seconds = comet_now() - started;
     if (seconds < *best)
         *best = seconds;
 }
@@ -86,12 +86,12 @@ static void close_bench(bench *b)
 static cli_exit time_lane(const bench *b, lane *l)
 {
     const contender *codec = l->entry->codec;
-    double started = stopwatch_now();
+    double started = comet_now();
     cli_exit code = codec->compress(l->state, b->frame, b->frame_capacity, &l->frame_bytes);
     keep_best(&l->compress_seconds, started);
     if (code != CLI_OK)
         return code;
-    started = stopwatch_now();
+    started = comet_now();
     code = codec->decompress(l->state, b->frame, l->frame_bytes, b->decoded);
     keep_best(&l->decompress_seconds, started);
     return code;
@@ -100,9 +100,9 @@ static cli_exit time_lane(const bench *b, lane *l)
 static cli_exit run_rounds(bench *b)
 {
     const bench_job *job = b->job;
-    const double begun = stopwatch_now();
-    for (size_t round = 0; round < job->repeat || stopwatch_now() - begun < job->seconds; round++) {
-        const double started = stopwatch_now();
+    const double begun = comet_now();
+    for (size_t round = 0; round < job->repeat || comet_now() - begun < job->seconds; round++) {
+        const double started = comet_now();
         memcpy(b->decoded, job->input->data, job->input->bytes);
         keep_best(&b->memcpy_seconds, started);
         for (size_t i = 0; i < b->n_lanes; i++) {
@@ -116,7 +116,7 @@ static cli_exit run_rounds(bench *b)
     return CLI_OK;
 }
 
-/* One untimed run whose result is held against the original. */
+/* One untimed run whose result is compared with the original. */
 static cli_exit check_lane(const bench *b, lane *l, bench_row *row)
 {
     const contender *codec = l->entry->codec;
@@ -141,7 +141,7 @@ static cli_exit check_lane(const bench *b, lane *l, bench_row *row)
     return CLI_OK;
 }
 
-/* A row as memcpy would fill it; a codec's own figures follow. */
+/* The row of memcpy; the row of a codec starts from it. */
 static bench_row plain_row(const bench *b)
 {
     const bench_job *job = b->job;
@@ -188,7 +188,7 @@ cli_exit bench_measure(const bench_job *job, bench_row *rows, size_t *n_rows)
     return code;
 }
 
-/* A target ratio is searched for by compressing; every other bound only needs a look at the tensor. */
+/* A target ratio needs a search that compresses; other bounds need only statistics of the tensor. */
 cli_exit bench_resolve(const loaded_tensor *input, const comet_params *params, const char *subject, double *eb)
 {
     if (params->bound_mode == COMET_BOUND_RATIO) {

@@ -69,9 +69,9 @@ static void print_why_not(const findings *f)
 static void print_features(const cpu_report *cpu)
 {
     printf("features     ");
-    for (size_t i = 0; i < cpu->n_features; i++)
-        if (cpu->features[i].present)
-            printf(" %s", cpu->features[i].name);
+    for (size_t i = 0; i < cpu->features.n; i++)
+        if (cpu->features.items[i].present)
+            printf(" %s", cpu->features.items[i].name);
     printf("\n");
 }
 
@@ -89,11 +89,11 @@ static void print_lines(const findings *f)
     char shown[PRINTABLE_BYTES];
     printf("comet         %s, header %s\n", comet_version(), COMET_VERSION_STRING);
     printf("compiler      %s\n", compiler);
-    printf("cpu           %s (%s)\n", text_printable(cpu->model, shown, sizeof shown), cpu->architecture);
+    printf("cpu           %s (%s)\n", text_printable(cpu->model, shown, sizeof shown), cpu->features.architecture);
     print_features(cpu);
-    printf("system saves  %s\n", cpu->os_saves_zmm   ? "ymm and zmm registers"
-                                 : cpu->os_saves_ymm ? "ymm registers"
-                                                     : "neither ymm nor zmm");
+    printf("system saves  %s\n", cpu->features.os_saves_zmm   ? "ymm and zmm registers"
+                                 : cpu->features.os_saves_ymm ? "ymm registers"
+                                                              : "neither ymm nor zmm");
     printf("kernels       %s active, %s best, cap %s\n", comet_isa_name(f->active), comet_isa_name(f->best),
            f->cap ? f->cap : "none");
     if (f->ignored)
@@ -117,11 +117,11 @@ static cli_exit print_json(const findings *f)
     json_add_text(&j, "version", comet_version());
     json_add_text(&j, "compiler", compiler);
     json_add_text(&j, "cpu", cpu->model);
-    json_add_text(&j, "architecture", cpu->architecture);
-    for (size_t i = 0; i < cpu->n_features; i++)
-        json_add_bool(&j, cpu->features[i].name, cpu->features[i].present);
-    json_add_bool(&j, "os_saves_ymm", cpu->os_saves_ymm);
-    json_add_bool(&j, "os_saves_zmm", cpu->os_saves_zmm);
+    json_add_text(&j, "architecture", cpu->features.architecture);
+    for (size_t i = 0; i < cpu->features.n; i++)
+        json_add_bool(&j, cpu->features.items[i].name, cpu->features.items[i].present);
+    json_add_bool(&j, "os_saves_ymm", cpu->features.os_saves_ymm);
+    json_add_bool(&j, "os_saves_zmm", cpu->features.os_saves_zmm);
     json_add_text(&j, "kernels_best", comet_isa_name(f->best));
     json_add_text(&j, "kernels_active", comet_isa_name(f->active));
     json_add_text(&j, "kernels_cap", f->cap);

@@ -35,7 +35,7 @@ static cli_exit encode_and_check(const loaded_tensor *input, const comet_params 
     return code;
 }
 
-/* The same frame by every family, held against the reference's. */
+/* Makes the same frame with every family and compares it with the reference's. */
 static cli_exit compare_families(const loaded_tensor *input, const comet_params *params, self_test *result)
 {
     blob reference = {0};

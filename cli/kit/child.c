@@ -13,11 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "kit/number.h"
 
 enum { FIRST_BYTES = 4096 };
 
-/* A command line that is too long ends early and is refused by the one who reads it: an option without its value. */
+/* A command line that is too long is cut; the process that reads it then refuses an option without its value. */
 void command_word(command *c, const char *word)
 {
     if (c->n < COMMAND_WORDS)
@@ -58,7 +59,7 @@ void command_share(command *c, const char *name, double value)
     command_word(c, c->numbers[c->n]);
 }
 
-/* All that comes through a pipe; NULL where memory is missing. */
+/* Reads a pipe to its end; NULL without memory. */
 static char *read_pipe(int fd)
 {
     size_t room = FIRST_BYTES, n = 0;
@@ -82,11 +83,11 @@ static char *read_pipe(int fd)
     return text;
 }
 
-/* A child whose parent is gone has nobody to work for. */
+/* The child is ended with its parent: nobody would read its results. */
 static void end_with_parent(pid_t parent)
 {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) /* it ended before that */
+    if (getppid() != parent) /* the parent ended before the call */
         _exit(CLI_FAILED);
 }
 
@@ -98,8 +99,8 @@ static cli_exit wait_for(pid_t child, const char *what)
             return fail_errno(CLI_FAILED, errno, what);
     if (WIFEXITED(status))
         return (cli_exit)WEXITSTATUS(status);
-    return fail(WTERMSIG(status) == SIGKILL ? CLI_NO_MEMORY : CLI_FAILED, "%s was ended by signal %d%s", what, WTERMSIG(status),
-                WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
+    return fail(WTERMSIG(status) == SIGKILL ? CLI_NO_MEMORY : CLI_FAILED, "%s was killed by signal %d%s", what,
+                WTERMSIG(status), WTERMSIG(status) == SIGKILL ? ": out of memory?" : "");
 }
 
 cli_exit command_start(command *c, const char *what, const turn_ring *ring, size_t place, running *r)
@@ -112,7 +113,7 @@ cli_exit command_start(command *c, const char *what, const turn_ring *ring, size
     *r = (running){.process = fork(), .output = ends[0]};
     if (r->process == 0) {
         end_with_parent(self);
-        dup2(ends[1], STDOUT_FILENO); /* first: the ends of a ring go to fixed places, where this one may lie */
+        dup2(ends[1], STDOUT_FILENO); /* first: the ends of a ring get fixed numbers, and this one may have such a number */
         if (ring)
             turns_hand_over(ring, place);
         execv("/proc/self/exe", (char *const *)(void *)c->words);
@@ -122,7 +123,7 @@ cli_exit command_start(command *c, const char *what, const turn_ring *ring, size
     if (r->process > 0)
         return CLI_OK;
     close(ends[0]);
-    return fail(CLI_FAILED, "no process could be started for %s", what);
+    return fail(CLI_FAILED, "could not start a process for %s", what);
 }
 
 cli_exit command_end(running *r, const char *what, char **output)
@@ -144,17 +145,6 @@ cli_exit command_run(command *c, const char *what, char **output)
     running r;
     const cli_exit code = command_start(c, what, NULL, 0, &r);
     return code == CLI_OK ? command_end(&r, what, output) : code;
-}
-
-static bool write_all(int fd, const void *data, size_t bytes)
-{
-    for (size_t done = 0; done < bytes;) {
-        const ssize_t n = write(fd, (const char *)data + done, bytes - done);
-        if (n < 0 && errno != EINTR)
-            return false;
-        done += n > 0 ? (size_t)n : 0;
-    }
-    return true;
 }
 
 static bool read_all(int fd, void *data, size_t bytes)
@@ -180,13 +170,13 @@ cli_exit run_apart(cli_exit (*work)(void *data), void *data, size_t bytes)
         end_with_parent(self);
         close(ends[0]);
         const cli_exit code = work(data);
-        _exit(code == CLI_OK && !write_all(ends[1], data, bytes) ? CLI_FAILED : (int)code);
+        _exit(code == CLI_OK && comet_write_all(ends[1], data, bytes) != 0 ? CLI_FAILED : (int)code);
     }
     close(ends[1]);
     const bool whole = child > 0 && read_all(ends[0], data, bytes);
     close(ends[0]);
     if (child < 0)
-        return fail(CLI_FAILED, "no process could be started");
+        return fail(CLI_FAILED, "could not start a process");
     const cli_exit code = wait_for(child, what);
-    return code == CLI_OK && !whole ? fail(CLI_FAILED, "%s ended without its result", what) : code;
+    return code == CLI_OK && !whole ? fail(CLI_FAILED, "%s ended without a result", what) : code;
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "kit/suggest.h"
+#include "base/nearest.h"
 
 static const named dtypes[] = {
     {"f32", COMET_DTYPE_F32}, {"f16", COMET_DTYPE_F16}, {"bf16", COMET_DTYPE_BF16}, {"f64", COMET_DTYPE_F64}, {NULL, 0}};
@@ -24,15 +24,15 @@ static const char *name_of(const named *table, int value)
 
 bool named_find(const named *table, const char *what, const char *choices, const char *text, int *value, reason *why)
 {
-    suggestion nearest = suggestion_start(text);
+    nearest_word nearest = nearest_to(text, strlen(text));
     for (const named *at = table; at->name; at++) {
         if (strcmp(at->name, text) == 0) {
             *value = at->value;
             return true;
         }
-        suggestion_offer(&nearest, at->name);
+        nearest_offer(&nearest, at->name);
     }
-    const char *best = suggestion_best(&nearest);
+    const char *best = nearest_best(&nearest);
     if (best)
         return reason_set(why, "unknown %s '%.60s'; did you mean %s?", what, text, best);
     return reason_set(why, "unknown %s '%.60s'; choose %s", what, text, choices);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/temporary.h"
+#include "base/atomic_file.h"
 #ifdef COMET_HAVE_TRAIN
 #include "comet/train.h"
 #endif
@@ -38,14 +38,14 @@ void blob_free(blob *contents)
     *contents = (blob){0};
 }
 
-/* A missing or forbidden file is the caller's input, a failing disk is not. */
+/* A missing or forbidden file is bad input; a failing disk is not. */
 static cli_exit read_failure(const char *path, int error)
 {
     const bool input = error == ENOENT || error == EISDIR || error == EACCES || error == ENOTDIR || error == ENAMETOOLONG;
     return fail_errno(input ? CLI_BAD_INPUT : CLI_FAILED, error, path);
 }
 
-/* Where memory is promised more freely than there is of it, whoever fills it is killed: an endless input must end before. */
+/* Systems that overcommit memory kill the process that fills it, so an endless input must be refused before that. */
 static bool is_available(size_t bytes)
 {
 #ifdef COMET_HAVE_TRAIN
@@ -71,10 +71,10 @@ static cli_exit grow(blob *contents, size_t *capacity, size_t wanted)
 
 static cli_exit too_long(const char *path, size_t most)
 {
-    return fail(CLI_BAD_INPUT, "%s: it has more than %zu bytes, the most that such a file may have", path, most);
+    return fail(CLI_BAD_INPUT, "%s: too long: such a file may have at most %zu bytes", path, most);
 }
 
-/* One byte more than the expected size is asked for, so that a regular file ends without growing. */
+/* Allocates one byte more than the expected size, so that the end of a regular file is found without growing. */
 static cli_exit read_all(int fd, const char *path, size_t expected, size_t most, blob *contents)
 {
     size_t capacity = 0;
@@ -131,7 +131,7 @@ cli_exit file_read(const char *path, blob *contents)
     return file_read_small(path, SIZE_MAX, contents);
 }
 
-/* ---- the temporary file, removed also when a signal ends the program ---- */
+/* ---- the temporary file; a signal that ends the program removes it ---- */
 
 static const char *volatile pending_path;
 
@@ -154,47 +154,22 @@ static void guard_pending(const char *path)
     }
 }
 
-/* Gives the temporary its name. Without `force` a file that appeared meanwhile is kept: link() fails where rename() replaces;
- * folders that know no links fall back to a look before the rename. */
-static int take_name(const char *temporary, const char *path, bool force)
-{
-    if (force)
-        return rename(temporary, path);
-    if (link(temporary, path) == 0)
-        return unlink(temporary);
-    if (errno == EEXIST)
-        return -1;
-    if (access(path, F_OK) == 0) {
-        errno = EEXIST;
-        return -1;
-    }
-    return rename(temporary, path);
-}
-
 /* ---- writing ---- */
 
 /* Returns 0 or an errno. */
 static int write_pieces(int fd, const piece *pieces, size_t n_pieces)
 {
-    uint64_t total = 0;
+    uint64_t total = 0, written = 0;
     for (size_t i = 0; i < n_pieces; i++)
         total += pieces[i].bytes;
     progress_begin("writing", total);
-    uint64_t written = 0;
     int error = 0;
-    for (size_t i = 0; i < n_pieces && error == 0; i++) {
-        const unsigned char *at = pieces[i].data;
-        for (size_t left = pieces[i].bytes; left > 0 && error == 0;) {
-            const ssize_t n = write(fd, at, at_most(left, IO_BYTES));
-            if (n < 0) {
-                error = errno == EINTR ? 0 : errno;
-                continue;
-            }
-            at += n;
-            left -= (size_t)n;
-            progress_update(written += (uint64_t)n);
+    for (size_t i = 0; i < n_pieces && error == 0; i++)
+        for (size_t at = 0; at < pieces[i].bytes && error == 0; at += IO_BYTES) {
+            const size_t bytes = at_most(pieces[i].bytes - at, IO_BYTES);
+            error = comet_write_all(fd, (const unsigned char *)pieces[i].data + at, bytes) == 0 ? 0 : errno;
+            progress_update(written += bytes);
         }
-    }
     progress_end();
     return error;
 }
@@ -211,26 +186,24 @@ static cli_exit write_direct(const char *path, const piece *pieces, size_t n_pie
     return error == 0 ? CLI_OK : fail_errno(CLI_FAILED, error, standard ? "standard output" : path);
 }
 
-/* The descriptor stays open until the file has its name: an unlocked temporary would count as left over. */
+/* The guarded name is a copy: committing frees the file's own. */
 static cli_exit write_renamed(const char *path, bool force, const piece *pieces, size_t n_pieces)
 {
-    char *temporary = NULL;
-    const int fd = comet_temporary_open(path, &temporary);
-    int error = fd < 0 ? errno : 0;
-    if (fd >= 0) {
-        guard_pending(temporary);
-        error = write_pieces(fd, pieces, n_pieces);
-        if (error == 0 && (comet_temporary_sync(fd, path) != 0 || take_name(temporary, path, force) != 0))
-            error = errno;
-        if (error == 0)
-            comet_folder_sync(path);
-        else
-            unlink(temporary);
-        close(fd);
-        guard_pending(NULL);
-    }
+    atomic_file file;
+    comet_status status = atomic_file_begin(&file, path);
+    if (status != COMET_OK)
+        return fail(CLI_FAILED, "%s", comet_last_error());
+    char *temporary = strdup(file.temporary);
+    guard_pending(temporary);
+    const int error = write_pieces(file.fd, pieces, n_pieces);
+    if (error == 0)
+        status = force ? atomic_file_commit(&file, NULL) : atomic_file_commit_new(&file);
+    atomic_file_abandon(&file);
+    guard_pending(NULL);
     free(temporary);
-    return error == 0 ? CLI_OK : fail_errno(CLI_FAILED, error, path);
+    if (error != 0)
+        return fail_errno(CLI_FAILED, error, path);
+    return status == COMET_OK ? CLI_OK : fail(CLI_FAILED, "%s", comet_last_error());
 }
 
 static bool is_regular(const char *path, bool *exists)
@@ -246,7 +219,7 @@ static bool is_folder(const char *path)
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
-/* Devices and pipes may well be both input and output. */
+/* Only regular files count: a device or pipe may be both input and output. */
 static bool regular_status(const char *path, int standard, struct stat *status)
 {
     const int failed = file_is_standard_stream(path) ? fstat(standard, status) : stat(path, status);
@@ -260,20 +233,22 @@ cli_exit file_check_distinct(const char *input, const char *output)
         return CLI_OK;
     if (in.st_dev != out.st_dev || in.st_ino != out.st_ino)
         return CLI_OK;
-    return fail(CLI_USAGE, "%s: the output is the input file; name another with -o", output);
+    return fail(CLI_USAGE, "%s: input and output are the same file; name another output with -o", output);
 }
 
 cli_exit file_check_output(const char *path, bool force)
 {
     bool exists = false;
     if (file_is_standard_stream(path))
-        return isatty(STDOUT_FILENO) ? fail(CLI_FAILED, "standard output is a terminal; send it to a file or a pipe") : CLI_OK;
+        return isatty(STDOUT_FILENO)
+                   ? fail(CLI_FAILED, "will not write binary data to a terminal; send standard output to a file or a pipe")
+                   : CLI_OK;
     if (path[0] == '\0')
-        return fail(CLI_USAGE, "the output has an empty name");
+        return fail(CLI_USAGE, "the name of the output is empty");
     if (is_folder(path))
-        return fail(CLI_FAILED, "%s: is a folder", path);
+        return fail(CLI_FAILED, "%s is a folder", path);
     if (is_regular(path, &exists) && !force)
-        return fail(CLI_FAILED, "%s exists; -f overwrites it", path);
+        return fail(CLI_FAILED, "%s already exists; -f overwrites it", path);
     return CLI_OK;
 }
 

@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kit/suggest.h"
+#include "kit/option_synonyms.h"
 
 typedef struct parser {
     const option *table;
     size_t n_options;
     int argc;
     char **argv;
-    int next; /* the first word not looked at yet */
+    int next; /* the first word not parsed yet */
     void *args;
 } parser;
 
@@ -28,7 +28,7 @@ static cli_exit store(const parser *p, const option *o, const char *label, const
     return fail(CLI_USAGE, "option %s: %s", label, why.text);
 }
 
-/* The value that follows as a word of its own. */
+/* Stores the next word as the option's value. */
 static cli_exit store_next(parser *p, const option *o, const char *label)
 {
     if (p->next >= p->argc)
@@ -38,11 +38,11 @@ static cli_exit store_next(parser *p, const option *o, const char *label)
 
 static cli_exit unknown_long(const parser *p, const char *name)
 {
-    suggestion nearest = suggestion_start(name);
+    nearest_word nearest = nearest_to(name, strlen(name));
     for (size_t i = 0; i < p->n_options; i++)
-        suggestion_offer_option(&nearest, p->table[i].name);
-    suggestion_offer(&nearest, "help");
-    const char *best = suggestion_best(&nearest);
+        nearest_offer_option(&nearest, p->table[i].name);
+    nearest_offer(&nearest, "help");
+    const char *best = nearest_best(&nearest);
     if (best)
         return fail(CLI_USAGE, "unknown option '--%s'; did you mean --%s?", name, best);
     return fail(CLI_USAGE, "unknown option '--%s'", name);

@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "kit/stopwatch.h"
+#include "base/threads.h"
 #include "kit/text.h"
 
 enum { BAR_CELLS = 30 };
 static const double first_after_seconds = 1.0;
 static const double redraw_seconds = 0.1;
-/* Lines in a file: so far apart at least, later a tenth of the time so far, so that long work does not fill it. */
+/* Where stderr is a file, lines come at least this far apart, later a tenth of the elapsed time, so that the file stays short.
+ */
 static const double line_seconds = 10, line_share = 0.1;
 
 static struct {
@@ -36,7 +37,7 @@ void progress_begin(const char *label, uint64_t total)
     bar.running = isatty(STDERR_FILENO) != 0;
     bar.label = label;
     bar.total = total;
-    bar.started = stopwatch_now();
+    bar.started = comet_now();
     bar.drawn = 0;
 }
 
@@ -59,7 +60,7 @@ void progress_update(uint64_t done)
 {
     if (!bar.running || bar.depth > 1)
         return;
-    const double now = stopwatch_now();
+    const double now = comet_now();
     if (now - bar.started < first_after_seconds || now - bar.drawn < redraw_seconds)
         return;
     bar.drawn = now;
@@ -85,7 +86,7 @@ void progress_text(const char *format, ...)
     vsnprintf(plain, sizeof plain, format, arguments);
     va_end(arguments);
     text_printable(plain, text, sizeof text);
-    const double now = stopwatch_now();
+    const double now = comet_now();
     if (!isatty(STDERR_FILENO)) {
         write_line(text, now);
         return;

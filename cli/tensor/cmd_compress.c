@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "kit/json_out.h"
-#include "kit/stopwatch.h"
 #include "tensor/frameio.h"
 #include "tensor/tensorio.h"
 #include "verbs.h"
@@ -37,16 +37,17 @@ static const option options[] = {
     {0, "layout", "LAYOUT", set_layout, AT(layout),
      "how the input lies in memory: nchw, nhwc, nChw8c or nChw16c\n"
      "(default nchw)"},
-    {0, "keep-support", NULL, set_flag, AT(keep_support), "zero exactly where the input is zero, and nowhere else"},
-    {0, "dither", "=SEED", set_seed, AT(dither), "error independent of the data; zeros do not stay zeros\n(default seed 0)"},
-    {0, "checksum", NULL, set_flag, AT(checksum), "a checksum of every chunk, so that damage is found (the default)"},
-    {0, "no-checksum", NULL, clear_flag, AT(checksum), "no checksums of chunks: a few bytes less"},
+    {0, "keep-support", NULL, set_flag, AT(keep_support), "the output is zero exactly where the input is zero"},
+    {0, "dither", "=SEED", set_seed, AT(dither),
+     "random rounding: errors do not depend on the data, but zeros\nmay move (default seed 0)"},
+    {0, "checksum", NULL, set_flag, AT(checksum), "add a checksum to every chunk, to detect damage (the default)"},
+    {0, "no-checksum", NULL, clear_flag, AT(checksum), "leave out the checksums of chunks, which saves a few bytes"},
     {0, "min-ratio", "R", set_ratio, AT(min_ratio),
      "level auto: a chunk is coded fast where fast reaches this ratio\n(default 0: "
      "dense where it saves a fifth or more)"},
-    {0, "chunk", "N", set_chunk, AT(chunk), "elements a chunk, 64 to 16777216 (default by level and shape)"},
+    {0, "chunk", "N", set_chunk, AT(chunk), "elements in a chunk, 64 to 16777216 (default: by level and shape)"},
     OPTION_FORCE(compress_args),
-    OPTION_JSON(compress_args, "print what happened as one JSON object on stdout"),
+    OPTION_JSON(compress_args, "print the result as one JSON object on stdout"),
 };
 
 static void fill_params(const compress_args *args, comet_params *params)
@@ -71,7 +72,7 @@ static cli_exit output_name(const compress_args *args, const char *input, const 
     if (args->output)
         return CLI_OK;
     if (strncmp(input, "gen:", 4) == 0)
-        return fail(CLI_USAGE, "a generated input has no name; give the output's with -o");
+        return fail(CLI_USAGE, "a generated input has no file name; name the output with -o");
     *name = "-";
     if (file_is_standard_stream(input))
         return CLI_OK;
@@ -139,9 +140,9 @@ static cli_exit compress_file(const compress_args *args, const char *input, cons
         return code;
     fill_params(args, &params);
     comet_stats_init(&stats);
-    const double started = stopwatch_now();
+    const double started = comet_now();
     code = frame_encode(&loaded.tensor, &params, loaded.data, (size_t)args->n_threads, input, &frame, &stats);
-    const double seconds = stopwatch_now() - started;
+    const double seconds = comet_now() - started;
     if (code == CLI_OK) {
         const piece whole = {frame.data, frame.bytes};
         code = file_write(output, args->force, &whole, 1);
@@ -189,8 +190,8 @@ const verb verb_compress = {
     .usage = "IN -e BOUND [-o OUT] [options]",
     .details = "IN is a .npy file ('<f4', '<f2' or '<f8', C order), raw elements with -d and -t, - for standard\n"
                "input, or a made-up tensor gen:relu:N,C,H,W (gen:bn:, gen:noise:).\n"
-               "Dims are always N,C,H,W. With --layout the input already lies that way: raw elements in that\n"
-               "order, and a .npy of shape N,H,W,C for nhwc or N,C/16,H,W,16 for nChw16c (give -d N,C,H,W\n"
+               "Dims are always N,C,H,W. With --layout the input already has that order: raw elements as they\n"
+               "lie in memory, and a .npy of shape N,H,W,C for nhwc or N,C/16,H,W,16 for nChw16c (give -d N,C,H,W\n"
                "where C is not a multiple of 16).\n",
     .examples = "  comet compress acts.npy -e 0.1std\n"
                 "  comet compress acts.npy -e 1e-3 -l dense -o acts.comet --json\n"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kit/stopwatch.h"
+#include "base/threads.h"
 #include "kit/text.h"
 #include "tensor/frameio.h"
 #include "tensor/tensorio.h"
@@ -47,7 +47,7 @@ static cli_exit output_name(const decompress_args *args, const char *input, cons
     return CLI_OK;
 }
 
-/* What the output holds: the frame's tensor, or a row of elements if only some chunks were asked for. */
+/* What the output holds: the frame's tensor, or a 1-D tensor of the elements of some chunks. */
 static comet_tensor output_tensor(const decompress_args *args, const comet_tensor *whole, size_t bytes)
 {
     if (!args->chunks.given)
@@ -66,9 +66,9 @@ static cli_exit decompress_file(const decompress_args *args, const char *input, 
     cli_exit code = frame_load(input, &frame);
     if (code != CLI_OK)
         return code;
-    const double started = stopwatch_now();
+    const double started = comet_now();
     code = frame_decode(&frame, input, (size_t)args->n_threads, args->chunks, &decoded);
-    const double seconds = stopwatch_now() - started;
+    const double seconds = comet_now() - started;
     if (code == CLI_OK) {
         const comet_tensor tensor = output_tensor(args, &frame.info.tensor, decoded.bytes);
         code = tensor_save(output, args->force, args->raw, &tensor, decoded.data, decoded.bytes);

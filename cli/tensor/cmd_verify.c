@@ -1,4 +1,4 @@
-/* comet verify: decodes a frame and holds it against the original, element by element. */
+/* comet verify: decodes a frame and compares it with the original, element by element. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ typedef struct verify_args {
 #define AT(field) offsetof(verify_args, field)
 static const option options[] = {
     {'e', "error", "BOUND", set_bound, AT(bound),
-     "an absolute bound to hold the frame to, if it is stricter than the\n"
+     "an absolute bound to check, if it is stricter than the\n"
      "frame's own (default: the frame's own); lossless is 0"},
     OPTION_DIMS(verify_args, "dims of a raw original (default: the frame's)"),
     OPTION_DTYPE(verify_args, "type of a raw original (default: the frame's)"),
@@ -56,7 +56,8 @@ static bool same_tensor(const comet_tensor *a, const comet_tensor *b)
     return a->dtype == b->dtype && a->n_dims == b->n_dims && memcmp(a->dims, b->dims, a->n_dims * sizeof a->dims[0]) == 0;
 }
 
-/* What the frame promises beside the bound: zeros without dither, the support where it was asked for. */
+/* What the frame promises besides the bound: zeros stay zero without dither, and with --keep-support non-zeros stay non-zero.
+ */
 static void judge(verdict *v)
 {
     v->bound_ok = v->seen.n_violations == 0;
@@ -70,12 +71,13 @@ static void say_violation(const verdict *v)
     const uint64_t index = v->seen.first_violation;
     uint64_t place[COMET_MAX_DIMS];
     char text[DIMS_TEXT_BYTES];
-    const element_pair pair = element_read(tensor->dtype, v->original, v->decoded, index);
+    const double original = comet_element_value(tensor->dtype, v->original, index);
+    const double decoded = comet_element_value(tensor->dtype, v->decoded, index);
     element_place(tensor, index, place);
     say("bound violated: %" PRIu64 " of %" PRIu64 " elements are off by more than %.9g", v->seen.n_violations,
         v->seen.n_elements, v->eb);
     say("first at index %" PRIu64 ", coordinates (%s): original %.9g, decoded %.9g, error %.9g, bound %.9g", index,
-        dims_text(tensor->n_dims, place, ",", text), pair.original, pair.decoded, fabs(pair.original - pair.decoded), v->eb);
+        dims_text(tensor->n_dims, place, ",", text), original, decoded, fabs(original - decoded), v->eb);
 }
 
 static bool all_ok(const verdict *v)
@@ -93,12 +95,12 @@ static void print_verdict(const verdict *v)
                                                                                                : ", every zero kept");
 }
 
-/* Non-zeros that became zero are within the bound too, and only a frame that keeps support promises otherwise. */
+/* Non-zeros may become zero within the bound, unless the frame keeps support. */
 static void print_support(const verdict *v)
 {
     const bool allowed = v->seen.n_support_lost > 0 && !v->info->keep_support;
     printf("became zero   %" PRIu64 " non-zeros%s\n", v->seen.n_support_lost,
-           allowed ? " (allowed: --keep-support was not asked for)" : "");
+           allowed ? " (allowed without --keep-support)" : "");
 }
 
 static void print_lines(const verdict *v)
@@ -119,13 +121,14 @@ static void add_violation(json *j, const verdict *v)
 {
     const comet_tensor *tensor = &v->info->tensor;
     const uint64_t index = v->seen.first_violation;
-    const element_pair pair = element_read(tensor->dtype, v->original, v->decoded, index);
+    const double original = comet_element_value(tensor->dtype, v->original, index);
+    const double decoded = comet_element_value(tensor->dtype, v->decoded, index);
     uint64_t place[COMET_MAX_DIMS];
     element_place(tensor, index, place);
     json_add_u64(j, "first_violation", index);
     json_add_numbers(j, "coordinates", place, tensor->n_dims);
-    json_add_double(j, "original", pair.original);
-    json_add_double(j, "decoded", pair.decoded);
+    json_add_double(j, "original", original);
+    json_add_double(j, "decoded", decoded);
 }
 
 static cli_exit print_json(const verdict *v)
@@ -161,9 +164,9 @@ static cli_exit report(const verify_args *args, const verdict *v)
     if (!v->bound_ok)
         say_violation(v);
     if (!v->zeros_ok)
-        say("%" PRIu64 " zeros did not come back as zeros", v->seen.n_zeros - v->seen.n_zeros_kept);
+        say("%" PRIu64 " zeros are no longer zero", v->seen.n_zeros - v->seen.n_zeros_kept);
     if (!v->support_ok)
-        say("the frame keeps support, yet %" PRIu64 " non-zeros came back as zeros", v->seen.n_support_lost);
+        say("the frame keeps support, yet %" PRIu64 " non-zeros became zero", v->seen.n_support_lost);
     return all_ok(v) ? CLI_OK : CLI_BOUND_BROKEN;
 }
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "kit/pages.h"
 
 typedef struct grid {
@@ -24,7 +25,7 @@ typedef struct texture {
     float noise;
 } texture;
 
-/* Set so that ratios come near those of ResNet-18's tensors: activations after a ReLU have finer grain. */
+/* Chosen so that ratios are near those of ResNet-18's tensors: activations after a ReLU have a finer texture. */
 static const texture textures[] = {
     [FIELD_RELU] = {{{32, 0.4f}, {12, 0.5f}, {5, 0.7f}, {2, 0.6f}}, 0.1f},
     [FIELD_BN] = {{{32, 0.55f}, {12, 0.65f}, {5, 0.5f}, {2, 0.12f}}, 0.02f},
@@ -131,31 +132,12 @@ static cli_exit fill(const field_spec *spec, float *values)
     return CLI_OK;
 }
 
-/* ---- element types; only normal, moderate values pass here, rounded to nearest even ---- */
+/* ---- element types ---- */
 
-static uint32_t bits_of(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static uint16_t to_bf16(float value)
-{
-    const uint32_t bits = bits_of(value);
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
-/* Values below half's normal range become zero. */
+/* Values below the normal range of f16 become zero. */
 static uint16_t to_f16(float value)
 {
-    const uint32_t bits = bits_of(value);
-    const uint32_t sign = (bits >> 16) & 0x8000u;
-    const uint32_t magnitude = bits & 0x7fffffffu;
-    if (magnitude < 0x38800000u)
-        return (uint16_t)sign;
-    const uint32_t rounded = magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u);
-    return (uint16_t)(sign | rounded >> 13);
+    return f16_of_float(fabsf(value) < 0x1p-14f ? copysignf(0, value) : value);
 }
 
 static void convert(const float *from, uint64_t n, comet_dtype dtype, void *to)
@@ -164,7 +146,7 @@ static void convert(const float *from, uint64_t n, comet_dtype dtype, void *to)
         if (dtype == COMET_DTYPE_F64)
             ((double *)to)[i] = (double)from[i];
         else
-            ((uint16_t *)to)[i] = dtype == COMET_DTYPE_F16 ? to_f16(from[i]) : to_bf16(from[i]);
+            ((uint16_t *)to)[i] = dtype == COMET_DTYPE_F16 ? to_f16(from[i]) : bf16_of_float(from[i]);
     }
 }
 

@@ -48,15 +48,15 @@ static void scatter(const unsigned char *from, unsigned char *to, uint64_t n, ui
     }
 }
 
-/* All images of `from` (planar) into `to`, whose layout is tensor's: blocks of channels, in them places, in them channels.
- * Channels last is one block of all channels. */
+/* All images of `from` (planar) into `to`, whose layout is tensor's: blocks of channels, inside them positions, inside those
+ * channels. Channels last is one block of all channels. */
 static void lay_out(const comet_tensor *tensor, const unsigned char *from, unsigned char *to, size_t to_bytes)
 {
     const uint32_t n = tensor->n_dims;
     const size_t element = comet_dtype_bytes(tensor->dtype);
     const uint64_t places = tensor->dims[n - 2] * tensor->dims[n - 1];
     const uint64_t channels = tensor->dims[n - 3];
-    const uint64_t block = tensor->layout == COMET_LAYOUT_CHANNELS_LAST ? channels : layout_block(tensor->layout);
+    const uint64_t block = tensor->layout == COMET_LAYOUT_CHANNELS_LAST ? channels : comet_layout_block(tensor->layout);
     if (to_bytes == 0)
         return;
     const uint64_t image_bytes = (channels / block + (channels % block != 0)) * places * block * element;

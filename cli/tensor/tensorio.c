@@ -11,13 +11,6 @@
 
 /* ---- shapes ---- */
 
-uint64_t layout_block(comet_layout layout)
-{
-    if (layout == COMET_LAYOUT_BLOCKED8)
-        return 8;
-    return layout == COMET_LAYOUT_BLOCKED16 ? 16 : 1;
-}
-
 uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[COMET_NPY_MAX_DIMS])
 {
     const uint32_t n = tensor->n_dims;
@@ -31,16 +24,16 @@ uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[COMET_NPY_MAX_D
         shape[n - 1] = channels;
         return n;
     }
-    const uint64_t block = layout_block(tensor->layout);
+    const uint64_t block = comet_layout_block(tensor->layout);
     shape[n - 3] = channels / block + (channels % block != 0);
     shape[n] = block;
     return n + 1;
 }
 
-/* The dims (.., C, H, W) behind a shape in memory; the other way round of memory_shape. */
+/* The dims (.., C, H, W) of a shape in memory: the inverse of memory_shape. */
 static bool dims_of_shape(comet_layout layout, const comet_npy_header *header, dims_arg *dims, reason *why)
 {
-    const uint64_t block = layout_block(layout);
+    const uint64_t block = comet_layout_block(layout);
     const uint32_t n = header->n_dims - (block > 1);
     if (n > COMET_MAX_DIMS)
         return reason_set(why, "it has more than %d dimensions", COMET_MAX_DIMS);
@@ -83,6 +76,40 @@ cli_exit tensor_describe(comet_dtype dtype, comet_layout layout, uint32_t n_dims
     return status == COMET_OK ? CLI_OK : fail(code, "%s: %s", subject, comet_last_error());
 }
 
+/* ---- element types of .npy files ---- */
+
+static const struct {
+    const char *descr;
+    comet_dtype dtype;
+} types[] = {{"<f4", COMET_DTYPE_F32}, {"<f2", COMET_DTYPE_F16}, {"<u2", COMET_DTYPE_BF16}, {"<f8", COMET_DTYPE_F64}};
+enum { N_TYPES = sizeof types / sizeof types[0] };
+
+/* The element type of a .npy: little-endian f2, f4, f8, and u2 for those who keep bfloat16 bits in it, accepted only where
+ * `bf16` is set. */
+static bool npy_dtype(const char *descr, bool bf16, comet_dtype *dtype, reason *why)
+{
+    for (size_t i = 0; i < N_TYPES; i++) {
+        if (strcmp(types[i].descr, descr) == 0 && (types[i].dtype != COMET_DTYPE_BF16 || bf16)) {
+            *dtype = types[i].dtype;
+            return true;
+        }
+        if (descr[0] == '>' && strcmp(types[i].descr + 1, descr + 1) == 0)
+            return reason_set(why, "it is big-endian ('%s'); save a.astype('%s') instead", descr, types[i].descr);
+    }
+    if (strcmp(descr, "<u2") == 0)
+        return reason_set(why, "its elements are '<u2'; if they are bfloat16 bits, say so with -t bf16");
+    return reason_set(why, "its elements are '%s'; only '<f4', '<f2', '<f8' and, with -t bf16, '<u2' can be compressed", descr);
+}
+
+static const char *npy_descr(comet_dtype dtype)
+{
+    const char *descr = types[0].descr;
+    for (size_t i = 0; i < N_TYPES; i++)
+        if (types[i].dtype == dtype)
+            descr = types[i].descr;
+    return descr;
+}
+
 /* ---- loading ---- */
 
 void tensor_free(loaded_tensor *loaded)
@@ -98,7 +125,7 @@ static bool shape_matches(const comet_tensor *tensor, const comet_npy_header *he
     return n == header->n_dims && memcmp(shape, header->dims, n * sizeof shape[0]) == 0;
 }
 
-/* The tensor that header and request describe together. */
+/* Fills the tensor from what header and request say about it. */
 static cli_exit describe_npy(const char *path, const comet_npy_header *header, const tensor_request *request,
                              loaded_tensor *loaded)
 {
@@ -164,7 +191,7 @@ static cli_exit load_generated(const char *text, const tensor_request *request, 
     reason why;
     field_spec spec;
     if (request->layout != COMET_LAYOUT_PLANAR)
-        return fail(CLI_USAGE, "%s: a generated tensor lies in nchw", text);
+        return fail(CLI_USAGE, "%s: generated tensors have layout nchw", text);
     if (!field_parse(text, &spec, &why))
         return fail(CLI_USAGE, "%s: %s", text, why.text);
     if (request->dtype.given)

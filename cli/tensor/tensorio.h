@@ -7,9 +7,9 @@
 #ifndef COMET_CLI_TENSORIO_H
 #define COMET_CLI_TENSORIO_H
 
+#include "comet/npy.h"
 #include "kit/file_io.h"
 #include "kit/setters.h"
-#include "tensor/npy.h"
 
 /* What the command line (or a frame) says about a tensor. Needed for raw input; checked against a .npy. */
 typedef struct tensor_request {
@@ -20,7 +20,7 @@ typedef struct tensor_request {
 
 typedef struct loaded_tensor {
     comet_tensor tensor;
-    const void *data; /* aligned to 64 bytes at least as far as the file allows, to the element size always */
+    const void *data; /* aligned to the element size; to 64 bytes where the header of the file allows it */
     size_t bytes;
     void *memory; /* what tensor_free releases */
 } loaded_tensor;
@@ -34,10 +34,7 @@ cli_exit tensor_save(const char *path, bool force, bool raw, const comet_tensor 
 /* The shape in memory, at most COMET_NPY_MAX_DIMS numbers; returns how many. */
 uint32_t memory_shape(const comet_tensor *tensor, uint64_t shape[COMET_NPY_MAX_DIMS]);
 
-/* Channels that lie together: 8 or 16 for blocked layouts, else 1. */
-uint64_t layout_block(comet_layout layout);
-
-/* Fills a tensor and its byte count; a failure exits with `code` (CLI_NO_MEMORY aside). */
+/* Fills a tensor and its byte count; a failure returns `code`. */
 cli_exit tensor_describe(comet_dtype dtype, comet_layout layout, uint32_t n_dims, const uint64_t *dims, cli_exit code,
                          const char *subject, comet_tensor *tensor, size_t *bytes);
 

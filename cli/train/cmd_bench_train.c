@@ -2,9 +2,8 @@
  * comet bench train: speed and memory of training on made-up images.
  *
  * Each batch size and way to compress is measured by a process of its own, this program started again with --in-process, so
- * that its peak resident set belongs to nothing else. One after the other, or all at once and step by step in turns, so that
- * whatever else the machine does harms them alike. A measurement is a JSON object whoever made it; tables are printed from
- * those.
+ * that its peak resident set is its own. They run one after the other, or with --turns all at once and step by step in turns,
+ * so that other work on the machine slows all of them alike. Every measurement is a JSON object; tables are printed from these.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,10 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "kit/child.h"
 #include "kit/json_out.h"
 #include "kit/number.h"
-#include "kit/stopwatch.h"
 #include "kit/text.h"
 #include "kit/turns.h"
 #include "train/bench_batches.h"
@@ -27,7 +26,7 @@
 #include "verbs.h"
 
 enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
-/* Assessments from which on bounds may be held: they double at each from narrow ones. */
+/* Assessments before bounds may be held still: bounds begin narrow and double at each assessment. */
 enum { CLIMBED = 3 };
 
 typedef struct batch_list {
@@ -57,11 +56,11 @@ static bool set_batches(void *target, const char *text, reason *why)
         return false;
     for (uint32_t i = 0; i < list->n; i++)
         if (list->items[i] == 0 || list->items[i] > 1 << 20)
-            return reason_set(why, "a batch is from 1 to 2^20");
+            return reason_set(why, "a batch has 1 to 2^20 images");
     return true;
 }
 
-/* "off,fast,dense". Off goes first, so that the others can be held against it as they come. */
+/* "off,fast,dense". Off is moved to the front, so that the others can be compared with it. */
 static bool set_modes(void *target, const char *text, reason *why)
 {
     mode_list list = {.n = 0};
@@ -95,28 +94,30 @@ static bool set_steps(void *target, const char *text, reason *why)
 static const option options[] = {
     OPTION_MODEL(bench_args),
     OPTION_NET(bench_args),
-    {0, "classes", "N", set_count, AT(net.classes), "outputs of a built-in net (default: the net's own)"},
-    {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
+    {0, "classes", "N", set_count, AT(net.classes), "classes of a built-in net (default: the net's own)"},
+    {0, "image", "N", set_count, AT(image), "pixels on each side (default: the net's own)"},
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
     {0, "compress", "LIST", set_modes, AT(modes),
-     "ways to hold saved activations: off, lossless, fast, dense, auto, with commas (default off)"},
+     "list of off, lossless, fast, dense and auto, separated by commas (default off)"},
     OPTION_NOISE(bench_args),
     OPTION_SIGMA(bench_args),
     OPTION_OVERHEAD(bench_args),
     OPTION_CHECKSUMS(bench_args),
-    {0, "steps", "N", set_steps, AT(steps), "steps on the clock (default 8)"},
-    {0, "warm", "N", set_warm, AT(warm), "steps before the clock starts, in which bounds settle (default 8)"},
-    {0, "assess", NULL, set_flag, AT(assess), "assess bounds on the clock, as a young run does (default: hold them still)"},
-    {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no net's loss runs away)"},
+    {0, "steps", "N", set_steps, AT(steps), "measured steps (default 8)"},
+    {0, "warm", "N", set_warm, AT(warm), "steps before the measured ones, in which bounds settle (default 8)"},
+    {0, "assess", NULL, set_flag, AT(assess),
+     "assess bounds also in measured steps, as at the start of a run (default: keep them)"},
+    {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no built-in net diverges)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
-    {0, "seed", "N", set_u64, AT(seed), "of weights and images (default 0)"},
+    {0, "seed", "N", set_u64, AT(seed), "seed of weights and images (default 0)"},
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
-    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
-    {0, "table", NULL, set_flag, AT(table), "also print the memory table, on stderr"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute),
+     "keep tensors that backward could compute again: faster without compression, more memory"},
+    {0, "table", NULL, set_flag, AT(table), "print the memory table, too, on stderr"},
     {0, "turns", NULL, set_flag, AT(turns),
-     "step by step in turns, all ways in memory at once: a fair comparison on a machine that others use"},
+     "run all rows at once, step by step in turns: a fair comparison on a machine with other work"},
     {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
-    OPTION_JSON(bench_args, "one JSON object a row (default: a table)"),
+    OPTION_JSON(bench_args, "one JSON object for each row (default: a table)"),
 };
 
 /* ---- one measurement ---- */
@@ -127,14 +128,14 @@ typedef struct setting {
 } setting;
 
 typedef struct measurement {
-    double *seconds; /* one a step on the clock */
+    double *seconds; /* one for each measured step */
     double total, codec_seconds;
     double loss;
     comet_memory memory;
     comet_compression_figures compression;
 } measurement;
 
-/* There is no update without gradients, and none are computed of a loss that is not finite. */
+/* The library computes no gradients of a loss that is not finite, so the measurement ends. */
 static cli_exit fail_diverged(comet_model *model, const float *images, double loss, uint64_t step)
 {
     const char *layer = comet_model_first_bad(model, images, step);
@@ -152,7 +153,7 @@ static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t st
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 
-/* Reading a batch is not on the clock. */
+/* The time to read a batch is not measured. */
 static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batches *batches, measurement *m)
 {
     cli_exit code = CLI_OK;
@@ -165,10 +166,10 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
         if (args->turns)
             turn_take();
         code = bench_batches_load(batches, i);
-        const double began = stopwatch_now();
+        const double began = comet_now();
         if (code == CLI_OK)
             code = one_step(model, batches, i, args->rate, m);
-        const double seconds = stopwatch_now() - began;
+        const double seconds = comet_now() - began;
         if (args->turns)
             turn_pass();
         if (i < args->warm)
@@ -253,7 +254,7 @@ static cli_exit text_of(json *j, char **text)
 {
     *text = j->failed ? NULL : cJSON_PrintUnformatted(j->root);
     cJSON_Delete(j->root);
-    return *text ? CLI_OK : fail(CLI_NO_MEMORY, "out of memory while writing JSON");
+    return *text ? CLI_OK : fail(CLI_NO_MEMORY, "out of memory: could not write JSON");
 }
 
 static cli_exit measure_here(const bench_args *args, setting s, char **text)
@@ -337,7 +338,7 @@ static void print_head(void)
            "vs off", "peak", "less", "planned", "saved", "ratio", "conv", "coding", "loss");
 }
 
-/* A number with what stands behind it, or a dash. */
+/* A number in the given format, or a dash for NaN. */
 static const char *cell(char text[24], const char *format, double value)
 {
     if (isnan(value))
@@ -361,7 +362,7 @@ static void print_row(const cJSON *row)
            json_number(row, "loss"));
 }
 
-/* Beside the run of the same batch with --compress off, where there is one. */
+/* Compares with the row of the same batch with --compress off, if there is one. */
 static void compare(cJSON *row, const cJSON *off)
 {
     if (!off)
@@ -374,7 +375,7 @@ static cli_exit show(const bench_args *args, const char *text, cJSON **off, come
 {
     cJSON *row = cJSON_Parse(text);
     if (!row)
-        return fail(CLI_FAILED, "a measurement cannot be read: %.60s", text);
+        return fail(CLI_FAILED, "could not parse a measurement: %.60s", text);
     compare(row, *off);
     if (mode == COMET_COMPRESS_OFF && !*off)
         *off = cJSON_Duplicate(row, true);
@@ -403,7 +404,7 @@ static cli_exit bench_one_by_one(const bench_args *args, uint64_t batch)
     return code;
 }
 
-/* *n: how many were started, whatever became of the next. */
+/* *n counts those that were started, also after a failure. */
 static cli_exit start_all(const bench_args *args, uint64_t batch, running *all, size_t *n)
 {
     turn_ring ring;
@@ -419,7 +420,7 @@ static cli_exit start_all(const bench_args *args, uint64_t batch, running *all, 
     return code;
 }
 
-/* All are waited for, the first failure is what counts. */
+/* Waits for all; the first failure counts. */
 static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
 {
     running all[MAX_MODES];
@@ -445,7 +446,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     (void)operands, (void)n_operands;
     cli_exit code = compression_check_rule(&args.compression);
     if (code == CLI_OK)
-        code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* says what is wrong with it once */
+        code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* reports a wrong net once */
     comet_net_destroy(net);
     if (args.batches.n == 0)
         args.batches = (batch_list){.n = 1, .items = {32}};
@@ -467,7 +468,7 @@ const verb verb_bench_train = {
         "Trains on a few batches of made-up images. images/s is that of the median step, best that of the fastest; peak\n"
         "is the largest resident set of the process that measured, planned what the model itself accounts for. ratio is\n"
         "that of all saved activations, conv that of convolution inputs; coding is its share of the time. Where off is in\n"
-        "the list it is measured first, and the others are held against it. On a machine with other work compare with\n"
+        "the list it is measured first, and the others are compared with it. On a machine with other work compare with\n"
         "--turns, if all of them fit into memory together.\n",
     .examples = "  comet bench train --model resnet50 --image 224 --batch 32 --steps 4 --json\n"
                 "  comet bench train --model resnet18 --batch 8,16,32 -j 2\n"

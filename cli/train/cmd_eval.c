@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/threads.h"
 #include "kit/json_out.h"
 #include "kit/progress.h"
-#include "kit/stopwatch.h"
 #include "kit/text.h"
 #include "train/train_setup.h"
 #include "verbs.h"
@@ -25,13 +25,14 @@ static const option options[] = {
     OPTION_IMAGES(eval_args),
     OPTION_STRICT(eval_args),
     {0, "train-part", NULL, set_flag, AT(train_part), "score the training part, without augmentation (default: the test part)"},
-    {0, "last", NULL, set_flag, AT(last), "of a run folder, the last checkpoint (default: the best)"},
+    {0, "last", NULL, set_flag, AT(last), "take the last checkpoint of a run folder (default: the best)"},
     OPTION_MODEL(eval_args),
     OPTION_NET(eval_args),
     OPTION_CLASSES(eval_args),
     {0, "batch", "N", set_count, AT(batch), "images at a time (default 64)"},
     OPTION_THREADS(eval_args, "threads that compute (default 0: one per core)"),
-    {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    {0, "loader-threads", "N", set_threads, AT(loader_threads),
+     "threads that decode images (default 0: one per core, at most 4)"},
     OPTION_JSON(eval_args, "print one JSON object (default: lines to read)"),
 };
 
@@ -42,7 +43,7 @@ typedef struct totals {
 
 static comet_status score_all(comet_model *model, comet_loader *loader, totals *t)
 {
-    const double began = stopwatch_now();
+    const double began = comet_now();
     comet_status status = COMET_OK;
     progress_begin("evaluating", comet_loader_batches(loader));
     for (uint64_t i = 0; status == COMET_OK; i++) {
@@ -61,7 +62,7 @@ static comet_status score_all(comet_model *model, comet_loader *loader, totals *
         t->n_top5 += scores.n_top5;
     }
     progress_end();
-    t->seconds = stopwatch_now() - began;
+    t->seconds = comet_now() - began;
     return status;
 }
 
@@ -89,7 +90,7 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
     return json_print(&j);
 }
 
-/* Scores with a loss that is no number mean nothing, however good they look. */
+/* With a loss that is not finite the other scores mean nothing. */
 static cli_exit check_loss(const char *path, const totals *t)
 {
     if (isfinite(t->loss))
@@ -181,8 +182,8 @@ const verb verb_eval = {
     .name = "eval",
     .summary = "Score weights on data",
     .usage = "RUN|WEIGHTS --data SPEC [options]",
-    .details = "RUN is a folder that 'comet train --out' wrote, WEIGHTS a safetensors file. Files of ours say which net they\n"
-               "are of; for others give --model or --net.\n",
+    .details = "RUN is a folder that 'comet train --out' wrote, WEIGHTS a safetensors file. Files that comet wrote\n"
+               "name their net; for others give --model or --net.\n",
     .examples = "  comet eval runs/a --data cifar10:DIR\n"
                 "  comet eval weights.safetensors --data fashion --json\n"
                 "  comet eval resnet18.safetensors --model resnet18 --data folder:DIR --batch 32\n",

@@ -76,6 +76,12 @@ COMET_API comet_status comet_tensor_bytes(const comet_tensor *tensor, size_t *by
 /* Bytes of one element; 0 for an unknown dtype. */
 COMET_API size_t comet_dtype_bytes(comet_dtype dtype);
 
+/* The value of element `index`, in memory order, of an array; exact, whatever the dtype. Any thread. */
+COMET_API double comet_element_value(comet_dtype dtype, const void *array, uint64_t index);
+
+/* Channels that lie side by side in memory: 8 or 16 for blocked layouts, else 1. Any thread. */
+COMET_API uint64_t comet_layout_block(comet_layout layout);
+
 /* How to compress. Fill with comet_params_init: absolute bound 0 (lossless), level fast, no options. */
 typedef struct comet_params {
     size_t size;

@@ -60,11 +60,15 @@ COMET_API comet_dataset_info comet_dataset_describe(const comet_dataset *dataset
 /* Name of a class, or NULL where the data has none. Valid as long as the data set. */
 COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label);
 
+/* Batches that a loader keeps ready by default, beside the one in use: its queue has COMET_LOADER_QUEUE + 1 batches of memory.
+ */
+#define COMET_LOADER_QUEUE 3
+
 typedef struct comet_loader_params {
     size_t size;
     uint32_t batch;
     uint32_t n_threads; /* that decode; 0: one per core, at most 4 */
-    uint32_t queue;     /* batches ready ahead, beside one in use; 0: 3 */
+    uint32_t queue;     /* batches ready ahead, beside one in use; 0: COMET_LOADER_QUEUE */
     uint64_t seed;
     bool shuffle;   /* a new order each epoch; what is left of a batch at the end is dropped */
     bool augment;   /* random crops, shifts and flips as the kind of data has them */

@@ -6,6 +6,11 @@
 
 enum { PARTS = 8 };
 
+double comet_element_value(comet_dtype dtype, const void *array, uint64_t index)
+{
+    return element_value(dtype, array, index);
+}
+
 summary elements_summary(comet_dtype dtype, const void *x, uint64_t n)
 {
     double sum[PARTS] = {0}, squares[PARTS] = {0};

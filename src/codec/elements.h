@@ -2,7 +2,7 @@
 #ifndef COMET_CODEC_ELEMENTS_H
 #define COMET_CODEC_ELEMENTS_H
 
-#include "codec/kernels/convert.h"
+#include "base/convert.h"
 #include "comet/codec.h"
 
 /* The value of element i, exactly. */

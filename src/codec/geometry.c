@@ -43,15 +43,14 @@ static comet_status check_tensor(const comet_tensor *t)
     return COMET_OK;
 }
 
-/* Channels that sit side by side in memory, and the number of channels after padding. */
-static size_t block_of(comet_layout layout)
+uint64_t comet_layout_block(comet_layout layout)
 {
     return layout == COMET_LAYOUT_BLOCKED16 ? 16 : layout == COMET_LAYOUT_BLOCKED8 ? 8 : 1;
 }
 
 static comet_status count_elements(const comet_tensor *t, uint64_t *n_elements)
 {
-    uint64_t n = 1, block = block_of(t->layout), element = comet_dtype_bytes(t->dtype);
+    uint64_t n = 1, block = comet_layout_block(t->layout), element = comet_dtype_bytes(t->dtype);
     bool empty = false;
     for (uint32_t i = 0; i < t->n_dims; i++) {
         uint64_t d = t->dims[i];
@@ -78,7 +77,7 @@ comet_status geometry_make(const comet_tensor *t, geometry *g)
         return status;
     uint64_t columns = t->dims[t->n_dims - 1];
     uint64_t lines = t->n_dims >= 2 ? t->dims[t->n_dims - 2] : 1;
-    uint64_t channels = t->layout == COMET_LAYOUT_CHANNELS_LAST ? t->dims[t->n_dims - 3] : block_of(t->layout);
+    uint64_t channels = t->layout == COMET_LAYOUT_CHANNELS_LAST ? t->dims[t->n_dims - 3] : comet_layout_block(t->layout);
     if (n == 0)
         columns = lines = channels = 1;
     bool flat = channels > MAX_CHANNELS || columns > MAX_LINE / channels;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "codec/kernels/convert.h"
+#include "base/convert.h"
 
 /*
  * A step a little below 2 eb, in units of eb, with which every finite f32 whose code is within CODE16_LIMIT comes back within

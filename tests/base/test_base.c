@@ -8,10 +8,10 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/convert.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "base/work_parts.h"
-#include "codec/kernels/convert.h"
 #include "fuzz/promise.h"
 
 /* ---- statuses ---- */

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "codec/kernels/convert.h"
+#include "base/convert.h"
 
 guarded input, output, expected;
 

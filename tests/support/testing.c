@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/convert.h"
 #include "codec/geometry.h"
-#include "codec/kernels/convert.h"
 #include "fuzz/promise.h"
 
 /* ---- random numbers ---- */

@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "codec/kernels/block.h"
-#include "codec/kernels/convert.h"
 #include "codec/kernels/dense_model.h"
 #include "codec/kernels/kernels.h"
 

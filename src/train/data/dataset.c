@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "train/data/storage.h"
-#include "train/net/nearest.h"
 
 static const struct form {
     const char *name;

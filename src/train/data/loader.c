@@ -23,7 +23,6 @@
 #include "train/data/storage.h"
 
 enum {
-    DEFAULT_QUEUE = 3,
     DEFAULT_MAX_THREADS = 4,
     MAX_THREADS = 256,
     MAX_QUEUE = 4096,
@@ -327,7 +326,7 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     l->params = *params;
     if (l->params.n_threads == 0)
         l->params.n_threads = comet_cores() < DEFAULT_MAX_THREADS ? (uint32_t)comet_cores() : DEFAULT_MAX_THREADS;
-    l->n_slots = (params->queue > 0 ? params->queue : DEFAULT_QUEUE) + 1; /* one is held by the caller */
+    l->n_slots = (params->queue > 0 ? params->queue : COMET_LOADER_QUEUE) + 1; /* one is held by the caller */
     l->row_floats = dataset_image_floats(dataset);
     const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
     l->piece_rows = params->batch / n_pieces + (params->batch % n_pieces != 0);

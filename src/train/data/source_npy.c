@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/convert.h"
 #include "base/status.h"
-#include "codec/kernels/convert.h"
 #include "comet/npy.h"
 #include "train/data/dataset.h"
 #include "train/data/permutation.h"

@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/status.h"
 #include "base/temporary.h"
 #include "train/assess/state.h"
-#include "train/files/atomic_file.h"
 #include "train/files/weights.h"
 #include "train/graph/staging.h"
 

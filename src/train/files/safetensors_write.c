@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
-#include "train/files/atomic_file.h"
 #include "train/files/safetensors_private.h"
 
 static const char no_checksum[] = "0000000000000000";

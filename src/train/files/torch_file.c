@@ -14,9 +14,9 @@
 #include <string.h>
 #include <zlib.h>
 
+#include "base/atomic_file.h"
 #include "base/bytes.h"
 #include "base/status.h"
-#include "train/files/atomic_file.h"
 
 enum { ALIGNMENT = 64, LOCAL_BYTES = 30, NAME_BYTES = 40 };
 static const uint64_t max_bytes = UINT32_MAX; /* of a zip archive without extensions */

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/status.h"
-#include "train/net/nearest.h"
 #include "train/net/net_internal.h"
 
 /* ---- words ---- */

@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/nearest.h"
 #include "base/status.h"
 #include "comet/net.h"
-#include "train/net/nearest.h"
 
 /* A net under construction. After the first failure nothing more is added. */
 typedef struct builder {

@@ -14,7 +14,7 @@
 #include "train/run/trainer.h"
 #include "train/run/trainer_private.h"
 
-enum { QUEUE = 3, MAX_ACCUMULATE = 65536 };
+enum { MAX_ACCUMULATE = 65536 };
 
 static comet_status net_hash(const comet_net *net, uint64_t *hash)
 {
@@ -138,7 +138,7 @@ static comet_status check_memory(const comet_train_params *p)
 {
     const comet_dataset_info d = comet_dataset_describe(p->train_data);
     const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (QUEUE + 1));
+    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (COMET_LOADER_QUEUE + 1));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)
@@ -190,7 +190,6 @@ static comet_status open_loader(trainer *t)
     comet_loader_params_init(&params);
     params.batch = t->p->model.batch;
     params.n_threads = t->p->loader_threads;
-    params.queue = QUEUE;
     params.seed = t->p->model.seed;
     params.shuffle = true;
     params.augment = !t->p->no_augment;

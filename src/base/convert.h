@@ -1,6 +1,6 @@
 /* f16 and bf16 to float and back (round to nearest even), on bits. Every family rounds exactly like this. */
-#ifndef COMET_CODEC_CONVERT_H
-#define COMET_CODEC_CONVERT_H
+#ifndef COMET_BASE_CONVERT_H
+#define COMET_BASE_CONVERT_H
 
 #include <stdint.h>
 #include <string.h>

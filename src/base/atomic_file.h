@@ -2,8 +2,8 @@
  * Files that take their name only when they are whole and on the disk. What stood under the name before stays until then,
  * whatever happens: a full disk, a kill, a power cut.
  */
-#ifndef COMET_TRAIN_FILES_ATOMIC_FILE_H
-#define COMET_TRAIN_FILES_ATOMIC_FILE_H
+#ifndef COMET_BASE_ATOMIC_FILE_H
+#define COMET_BASE_ATOMIC_FILE_H
 
 #include "comet/base.h"
 
@@ -19,12 +19,18 @@ comet_status atomic_file_begin(atomic_file *file, const char *path);
 comet_status atomic_file_write(atomic_file *file, const void *data, size_t bytes);
 comet_status atomic_file_patch(atomic_file *file, uint64_t offset, const void *data, size_t bytes);
 
-/* Brings the contents to the disk, renames, brings the folder to the disk. The mode is that of the file that is replaced; a new
- * one follows the umask. With `keep` the file that had the name before is
- * afterwards found under that path; at every instant there is a whole file under one of both names. Frees *file either way. */
+/* Brings the contents to the disk, renames the file to its path, and brings the folder to the disk. A file that is replaced
+ * gives its mode to the new one; else the umask decides. With `keep` the replaced file is then found under that path; at every
+ * instant there is a whole file under one of the two names. Frees *file, also after a failure. */
 comet_status atomic_file_commit(atomic_file *file, const char *keep);
+
+/* The same for a file that must be new: fails if there is a file of that name by now. */
+comet_status atomic_file_commit_new(atomic_file *file);
 
 /* Removes the temporary file. Nothing happens after a commit. */
 void atomic_file_abandon(atomic_file *file);
+
+/* Writes all bytes to a descriptor, in as many calls as it takes. Returns 0, or -1 with errno. */
+int comet_write_all(int fd, const void *data, size_t bytes);
 
 #endif
