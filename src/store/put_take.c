@@ -391,7 +391,7 @@ static comet_status check_by_tiles(const store_slot *slot)
 void comet_store_prefetch(comet_store *s, size_t worker, const float *memory)
 {
     if (s && worker < s->context.n_workers)
-        s->context.workers[worker].ahead = memory;
+        s->context.workers[worker].prefetch = memory;
 }
 
 comet_status comet_store_put_begin(comet_store *s, comet_slot which)
