@@ -5,7 +5,7 @@
  *   one shot     comet_compress_bound, comet_compress, comet_decompress
  *   contexts     comet_encoder_*, comet_decoder_*: the same without per-call allocation, with threads
  *   look inside  comet_frame_info_read, comet_decoder_run_chunks
- *   foresee      comet_encoder_estimate
+ *   predict      comet_encoder_estimate
  *   check        comet_compare
  *
  * The promise: every element x comes back as x' with |x - x'| <= eb in real arithmetic, or bit for bit (NaN, Inf and whatever
@@ -37,7 +37,7 @@ typedef enum comet_layout {
     COMET_LAYOUT_PLANAR = 0,        /* ... C H W: row-major as given (NCHW) */
     COMET_LAYOUT_CHANNELS_LAST = 1, /* ... H W C (NHWC); needs at least 3 dims */
     COMET_LAYOUT_BLOCKED8 = 2,      /* ... C/8 H W 8c (nChw8c), C rounded up to a multiple of 8 in memory; at least 3 dims */
-    COMET_LAYOUT_BLOCKED16 = 3,     /* ... C/16 H W 16c (nChw16c), likewise */
+    COMET_LAYOUT_BLOCKED16 = 3,     /* ... C/16 H W 16c (nChw16c), C rounded up to a multiple of 16; at least 3 dims */
 } comet_layout;
 
 typedef enum comet_bound_mode {
@@ -51,7 +51,7 @@ typedef enum comet_bound_mode {
 typedef enum comet_level {
     COMET_LEVEL_FAST = 0,  /* packed bits, at about the speed of memcpy */
     COMET_LEVEL_DENSE = 1, /* context-conditioned entropy coding */
-    COMET_LEVEL_AUTO = 2,  /* per chunk the cheaper of the two that reaches what is asked, see min_ratio */
+    COMET_LEVEL_AUTO = 2,  /* one of the two for each chunk, see min_ratio */
 } comet_level;
 
 /* Shape, type and layout of a tensor. Fill with comet_tensor_init; set layout afterwards if it is not planar. */
@@ -88,8 +88,9 @@ typedef struct comet_params {
     comet_bound_mode bound_mode;
     double bound; /* finite, >= 0 (RATIO: >= 1) */
     comet_level level;
-    double min_ratio; /* AUTO: a chunk is coded fast where fast reaches this ratio, else dense where that is smaller. 0: dense
-                         where a sample says it saves a fifth or more. With BOUND_RATIO and 0, the target itself. */
+    double min_ratio; /* AUTO: a chunk is coded fast where fast reaches this ratio, else dense where that is smaller. 0: a chunk
+                         is coded dense where a sample predicts that this saves a fifth or more; with BOUND_RATIO, 0
+                         means the target ratio. */
     int keep_support; /* x' is zero exactly where x is zero, and has the sign of x elsewhere */
     int dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
                          keep_support or a lossless bound. */
@@ -100,7 +101,7 @@ typedef struct comet_params {
 
 COMET_API void comet_params_init(comet_params *params);
 
-/* What one compression did and saw. Figures of the tensor are those of its original values. */
+/* The result of one compression. Figures of the tensor describe its original values. */
 typedef struct comet_stats {
     size_t size;
     double eb; /* the absolute bound in force; 0 for lossless */
@@ -114,7 +115,7 @@ typedef struct comet_stats {
     uint64_t n_outliers;   /* elements stored bit for bit beside the quantised ones */
     uint64_t n_chunks, n_chunks_raw, n_chunks_fast, n_chunks_dense;
     double seconds_bound;    /* resolving a relative bound or searching for a ratio */
-    double seconds_quantise; /* the three are summed over threads; level fast quantises while it codes */
+    double seconds_quantise; /* this and the next two are sums over threads; level fast quantises while it codes */
     double seconds_predict;
     double seconds_code;
     double seconds_total; /* by the wall clock */
@@ -122,18 +123,18 @@ typedef struct comet_stats {
 
 COMET_API void comet_stats_init(comet_stats *stats);
 
-/* Bytes that no frame of this tensor with these parameters exceeds. */
+/* Sets *bytes to a length that no frame of this tensor with these parameters exceeds. */
 COMET_API comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params *params, size_t *bytes);
 
 /* Compresses src into dst with a context of its own and one thread. src must be aligned to its element size. On success
- * *frame_bytes is the frame's length; on failure it is left as it was and dst holds nothing of use.
- * COMET_ERROR_CAPACITY if the frame does not fit dst_capacity bytes. */
+ * *frame_bytes is the frame's length; on failure it is unchanged and the contents of dst are undefined. COMET_ERROR_CAPACITY if
+ * the frame does not fit dst_capacity bytes. */
 COMET_API comet_status comet_compress(const comet_tensor *tensor, const comet_params *params, const void *src, void *dst,
                                       size_t dst_capacity, size_t *frame_bytes);
 
 /* Decompresses a whole frame into dst, which has room for dst_capacity bytes and is aligned to the element size. On success
- * *bytes is what was written; on failure part of dst may have been overwritten. Frames that are cut short or make no sense give
- * COMET_ERROR_CORRUPT; damage that still makes sense is noticed only in frames with content checksums. */
+ * *bytes is what was written; on failure part of dst may have been overwritten. Truncated frames and frames with impossible
+ * contents give COMET_ERROR_CORRUPT; damage that leaves a valid frame is noticed only where the frame has content checksums. */
 COMET_API comet_status comet_decompress(const void *frame, size_t frame_bytes, void *dst, size_t dst_capacity, size_t *bytes);
 
 /* ---- reusable contexts ---- */
@@ -145,8 +146,8 @@ typedef struct comet_decoder comet_decoder;
 COMET_API comet_status comet_encoder_create(comet_encoder **encoder, const comet_hooks *hooks, size_t n_threads);
 COMET_API void comet_encoder_destroy(comet_encoder *encoder);
 
-/* As comet_compress. Allocates only while the context's buffers grow: a second call with the same tensor description and
- * parameters allocates nothing. stats may be NULL. */
+/* Does the same as comet_compress. Allocates only while the context's buffers grow: a second call with the same tensor
+ * description and parameters allocates nothing. stats may be NULL. */
 COMET_API comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params,
                                          const void *src, void *dst, size_t dst_capacity, size_t *frame_bytes,
                                          comet_stats *stats);
@@ -159,7 +160,7 @@ COMET_API comet_status comet_encoder_estimate(comet_encoder *encoder, const come
 COMET_API comet_status comet_decoder_create(comet_decoder **decoder, const comet_hooks *hooks, size_t n_threads);
 COMET_API void comet_decoder_destroy(comet_decoder *decoder);
 
-/* As comet_decompress, with the context's threads and buffers. */
+/* Does the same as comet_decompress, with the context's threads and buffers. */
 COMET_API comet_status comet_decoder_run(comet_decoder *decoder, const void *frame, size_t frame_bytes, void *dst,
                                          size_t dst_capacity, size_t *bytes);
 
@@ -178,7 +179,7 @@ typedef struct comet_frame_info {
     double eb; /* absolute; 0 for lossless */
     int lossless, keep_support, dither, content_checksum;
     uint64_t dither_seed;
-    comet_level level; /* as asked for */
+    comet_level level; /* the one that was asked for */
     uint64_t n_elements;
     uint64_t tensor_bytes;
     uint64_t frame_bytes;
@@ -189,8 +190,8 @@ typedef struct comet_frame_info {
 
 COMET_API void comet_frame_info_init(comet_frame_info *info);
 
-/* Reads the header at the start of `bytes` bytes that may come from anywhere; the chunks need not be there yet. Checks the
- * header's checksum and every field's range. Allocates nothing. */
+/* Reads the header of a frame, of which the first `bytes` bytes are given and which may come from an untrusted source; the
+ * chunks may be missing. Checks the header's checksum and every field's range. Allocates nothing. */
 COMET_API comet_status comet_frame_info_read(const void *frame, size_t bytes, comet_frame_info *info);
 
 /* ---- checking ---- */
@@ -205,7 +206,7 @@ typedef struct comet_comparison {
     uint64_t n_violations;    /* |x - x'| > eb, or a non-finite x that did not come back bit for bit; eb 0: any bit differs */
     uint64_t first_violation; /* index in memory order; n_elements if there is none */
     uint64_t n_zeros;         /* zeros in the original */
-    uint64_t n_zeros_kept;    /* of those, zeros in the decoded */
+    uint64_t n_zeros_kept;    /* those of them that are zeros in the decoded tensor */
     uint64_t n_support_lost;  /* non-zeros that became zero */
 } comet_comparison;
 

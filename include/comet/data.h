@@ -36,7 +36,7 @@ typedef struct comet_dataset_params {
     uint32_t channels; /* synthetic: 0 means 3 */
     uint32_t classes;  /* synthetic: 0 means 10 */
     uint64_t n_images; /* synthetic: images in the split; 0 means 50000 / 10000 */
-    uint64_t seed;     /* synthetic: which world of textures; npy and folder without a test part: which images are held out */
+    uint64_t seed;     /* synthetic: chooses the textures; npy and folder without a test part: chooses the images to hold out */
     bool strict;       /* a broken image is an error instead of being skipped and counted */
 } comet_dataset_params;
 
@@ -67,11 +67,11 @@ COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t
 typedef struct comet_loader_params {
     size_t size;
     uint32_t batch;
-    uint32_t n_threads; /* that decode; 0: one per core, at most 4 */
-    uint32_t queue;     /* batches ready ahead, beside one in use; 0: COMET_LOADER_QUEUE */
+    uint32_t n_threads; /* threads that decode; 0: one per core, at most 4 */
+    uint32_t queue;     /* batches that are prepared beside the one in use; 0: COMET_LOADER_QUEUE */
     uint64_t seed;
-    bool shuffle;   /* a new order each epoch; what is left of a batch at the end is dropped */
-    bool augment;   /* random crops, shifts and flips as the kind of data has them */
+    bool shuffle;   /* a new order each epoch; an incomplete last batch is dropped */
+    bool augment;   /* random crops, shifts and flips, as far as the kind of data has them */
     bool endless;   /* after the last epoch comes the next; else comet_loader_next ends after one epoch */
     uint64_t epoch; /* where to begin */
     uint64_t batch_in_epoch;
@@ -89,9 +89,9 @@ typedef struct comet_batch {
 } comet_batch;
 
 /* The loader borrows the data set, which must outlive it; several loaders may share one. A loader serves one thread at a time.
- * To begin after the last batch of an epoch (batch_in_epoch equal to comet_loader_batches) is to begin with the next epoch. */
+ * A batch_in_epoch equal to comet_loader_batches means the first batch of the next epoch. */
 COMET_API comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, const comet_loader_params *params);
-/* Stops the threads, whatever they do. */
+/* Stops the threads, even in the middle of a batch. */
 COMET_API void comet_loader_destroy(comet_loader *loader);
 
 /* Batches in an epoch. */
@@ -103,12 +103,12 @@ COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end);
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
 
-/* Since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full. Skipped
- * images count with the batch they belong to, once it was given. Any thread. */
+/* Figures since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full.
+ * Skipped images count with the batch they belong to, once it was given. Any thread. */
 typedef struct comet_loader_stats {
     uint64_t n_batches, n_skipped;
-    double wait_seconds;     /* that comet_loader_next waited: the loader was the limit */
-    double decode_seconds;   /* of all threads together */
+    double wait_seconds;     /* time that comet_loader_next waited for a batch: the loader was too slow */
+    double decode_seconds;   /* summed over all threads */
     uint64_t bytes;          /* memory of the queue, of the threads and of the data set, mapped files in full */
     char first_skipped[256]; /* file name and reason of the first broken image, or "" */
 } comet_loader_stats;

@@ -1,16 +1,17 @@
 /*
- * Networks as descriptions: which layers, how they are joined, what shapes flow between them. No memory for tensors, no batch.
+ * A net is a description: its layers, how they are joined, and the shapes of the values between them. It has no memory for
+ * tensors and no batch size.
  *
  *   comet_net_create, _destroy     an empty net
  *   comet_layer_init               a layer with the defaults of its kind
  *   comet_net_add                  append a layer; shapes are inferred and checked at once
  *   comet_net_read, _write         the text format (docs/net_format.md)
  *   comet_net_zoo                  a built-in net by name
- *   comet_net_layer, _shape ...    what stands in a net
+ *   comet_net_layer, _shape ...    what a net consists of
  *
  * A layer's output is a value, numbered in the order of creation: value 0 is the net's input, value i is made by the i-th
  * layer. Inputs of a layer are earlier values, so a net has no cycles. The last value is the net's output: class scores, one
- * row an image, which training joins with softmax and cross entropy. Names follow torchvision's modules, so that a layer's
+ * row an image, to which training applies softmax and cross entropy. Names follow torchvision's modules, so that a layer's
  * parameters are NAME.weight, NAME.bias, NAME.running_mean, NAME.running_var.
  *
  * A net is used by one thread at a time; a finished one may be read by many.
@@ -47,8 +48,8 @@ typedef enum comet_op {
     COMET_N_OPS,
 } comet_op;
 
-/* How the weights of a convolution or linear layer begin. Biases follow torch: zero, except for DEFAULT, where they are uniform
- * in +-1/sqrt(fan_in). */
+/* How the weights of a convolution or linear layer are initialised. Biases are zero, except for DEFAULT, where they are uniform
+ * in +-1/sqrt(fan_in) as in torch. */
 typedef enum comet_init {
     COMET_INIT_DEFAULT = 0,     /* uniform in +-1/sqrt(fan_in), torch's own */
     COMET_INIT_HE_FAN_OUT,      /* normal, variance 2 / fan_out */
@@ -57,7 +58,7 @@ typedef enum comet_init {
 } comet_init;
 
 #define COMET_MAX_INPUTS 16
-#define COMET_MAX_LAYER_NAME 96 /* with the closing zero */
+#define COMET_MAX_LAYER_NAME 96 /* including the closing zero */
 
 /* One layer. comet_layer_init sets what the kind of layer usually has; fields that the kind does not use stay zero. */
 typedef struct comet_layer {
@@ -109,8 +110,8 @@ COMET_API comet_status comet_net_write(const comet_net *net, char **text);
 COMET_API void comet_text_free(char *text);
 
 /* A built-in net for images of `channels` x `size` x `size` and `classes` classes; 0 for any of them means the net's own
- * default (3 x 224 x 224 and 1000 for the nets of torchvision, 3 x 32 x 32 and 10, 1 x 28 x 28 and 10). COMET_ERROR_ARGUMENT,
- * with the names there are, for an unknown name; or for a size that the net cannot take. */
+ * default (3 x 224 x 224 and 1000 for the nets of torchvision, 3 x 32 x 32 and 10 for those of CIFAR-10, 1 x 28 x 28 and 10 for
+ * cnn28). COMET_ERROR_ARGUMENT for an unknown name, with a list of all names, and for a size that the net cannot take. */
 COMET_API comet_status comet_net_zoo(comet_net **net, const char *name, uint32_t channels, uint32_t size, uint32_t classes);
 
 /* Name of the i-th built-in net and one line about it, or NULL past the end. */

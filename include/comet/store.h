@@ -1,10 +1,10 @@
 /*
  * The activation store: what forward puts and backward takes.
  *
- * A slot stands for one tensor of a step: declared once with its layer, class and exactness, put in forward, taken in backward
- * as often as it is read, then dropped. How a slot is held is its policy: raw where it lies, or as independently coded tiles in
- * the store's own memory, so that the owner may reuse the raw buffer at once. Tiles are whole chunks of the codec in memory
- * order; producers and consumers that work tile by tile in their own threads never need a whole raw copy.
+ * A slot stands for one tensor of a step. It is declared once with its layer, class and exactness, put in forward, taken in
+ * backward as often as it is read, then dropped. How a slot is held is its policy: raw where it lies, or as independently coded
+ * tiles in the store's own memory, so that the owner may reuse the raw buffer at once. Tiles are whole chunks of the codec in
+ * memory order; producers and consumers that work tile by tile in their own threads never need a whole raw copy.
  *
  *   create     comet_store_create, comet_store_declare, comet_store_set_policy
  *   whole      comet_store_put, comet_store_take, comet_store_drop, comet_store_clear
@@ -94,8 +94,9 @@ COMET_API void comet_store_params_init(comet_store_params *params);
 COMET_API comet_status comet_store_create(comet_store **store, const comet_store_params *params);
 COMET_API void comet_store_destroy(comet_store *store);
 
-/* Memory of the caller, used before the store's own from its first byte on, up to each slot's ceiling; readable to its end and
- * alive as long as the store. Between steps only. Slots' ceilings are set by comet_store_set_ceiling or in their spec. */
+/* Lends memory of the caller to the store, which uses it before its own, from its first byte on and up to each slot's ceiling.
+ * It must be readable to its end and outlive the store. To be called between steps only. A slot's ceiling is set in its spec or
+ * by comet_store_set_ceiling. */
 COMET_API comet_status comet_store_lend(comet_store *store, void *memory, uint64_t bytes);
 COMET_API comet_status comet_store_set_ceiling(comet_store *store, comet_slot slot, uint64_t ceiling);
 
@@ -105,7 +106,7 @@ COMET_API uint32_t comet_store_n_slots(const comet_store *store);
 /* NULL where there is no such slot. */
 COMET_API const comet_slot_spec *comet_store_slot_spec(const comet_store *store, comet_slot slot);
 COMET_API const comet_slot_policy *comet_store_slot_policy(const comet_store *store, comet_slot slot);
-/* Not while the slot holds something. COMET_ERROR_ARGUMENT where policy and exactness do not go together. */
+/* Must not be called while the slot holds a tensor. COMET_ERROR_ARGUMENT where policy and exactness do not go together. */
 COMET_API comet_status comet_store_set_policy(comet_store *store, comet_slot slot, const comet_slot_policy *policy);
 
 /* Call when forward is done with `data`. Putting twice without a drop, or taking what was not put, is COMET_ERROR_ARGUMENT. */
@@ -119,14 +120,15 @@ COMET_API void comet_store_clear(comet_store *store);
 
 /* ---- by tiles; the elements of tile k are [k * tile_elements, ...) in memory order ---- */
 
-/* How many tiles a slot has, and of how many elements each but the last. COMET_ERROR_ARGUMENT if there is no such slot. */
+/* Sets the number of tiles of a slot, and of elements in each tile but the last. COMET_ERROR_ARGUMENT if there is no such
+ * slot. */
 COMET_API comet_status comet_store_tiling(const comet_store *store, comet_slot slot, uint64_t *n_tiles,
                                           uint64_t *tile_elements);
-/* The same for a slot as `spec` says, which need not be declared: COMET_ERROR_ARGUMENT where it could not be. */
+/* The same for a slot that `spec` describes, declared or not. COMET_ERROR_ARGUMENT where it could not be declared. */
 COMET_API comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint64_t *n_tiles, uint64_t *tile_elements);
 
-/* All tiles are put, in any order, each by one worker in [0, n_workers), between begin and end; by no other policy than
- * LOSSLESS and BOUNDED without of_deviation. A failed put_tile is reported by put_end. */
+/* Between begin and end all tiles are put, in any order, each by one worker in [0, n_workers). The policy must be LOSSLESS, or
+ * BOUNDED without of_deviation. A failed put_tile is reported by put_end. */
 COMET_API comet_status comet_store_put_begin(comet_store *store, comet_slot slot);
 COMET_API comet_status comet_store_put_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, const float *x);
 COMET_API comet_status comet_store_put_end(comet_store *store, comet_slot slot);
@@ -152,9 +154,9 @@ typedef struct comet_slot_report {
     uint64_t n_chunks_raw, n_chunks_fast, n_chunks_dense;
     uint32_t predictor; /* most chunks' predictor: 0 none, 1 left, 2 up, 3 Lorenzo, 4 median, 5 linear */
     uint64_t n_elements, n_nonzero, n_nonfinite;
-    double sum_of_squares, min, max;  /* of finite elements, squares of plateaus to eb / 32; RAW, PACKED: 0 */
+    double sum_of_squares, min, max;  /* of finite elements, those of plateaus accurate to eb / 32; RAW, PACKED: 0 */
     uint64_t n_puts, n_takes;         /* since creation; a whole take and one of all tiles count the same */
-    double seconds_put, seconds_take; /* since creation, of all workers together */
+    double seconds_put, seconds_take; /* since creation, summed over all workers */
 } comet_slot_report;
 
 COMET_API void comet_slot_report_init(comet_slot_report *report);
@@ -162,12 +164,12 @@ COMET_API comet_status comet_store_slot_report(const comet_store *store, comet_s
 
 typedef struct comet_store_totals {
     size_t size;
-    uint64_t held, peak;                          /* bytes now, and at most since creation; raw and coded, spilled ones not */
+    uint64_t held, peak;                          /* bytes now, and the most since creation; raw and coded, but not spilled */
     uint64_t peak_by_class[COMET_N_SLOT_CLASSES]; /* at the moment of the peak */
     uint64_t raw_by_class[COMET_N_SLOT_CLASSES];  /* raw bytes of what was held then */
     uint64_t own_bytes;                           /* memory the store has taken from the system for coded tiles */
     uint64_t spilled, spilled_peak;               /* bytes in the spill file */
-    double seconds_put, seconds_take;             /* of all workers together */
+    double seconds_put, seconds_take;             /* summed over all workers */
 } comet_store_totals;
 
 COMET_API void comet_store_totals_init(comet_store_totals *totals);

@@ -32,7 +32,8 @@ static inline uint16_t bf16_of_float(float f)
     return (uint16_t)((b & 0x7fffffffu) > 0x7f800000u ? (b >> 16) | 0x40 : rounded);
 }
 
-/* Exponent and mantissa are moved into place and the bias is mended by a multiplication, which also normalises subnormals. */
+/* Exponent and mantissa are moved into place and the bias is corrected by a multiplication, which also normalises
+ * subnormals. */
 static inline float float_of_f16(uint16_t h)
 {
     uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13;

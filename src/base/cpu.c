@@ -47,9 +47,9 @@ static void start(void)
 {
     best = detect();
     int first = best;
-    const char *wish = getenv("COMET_MAX_ISA");
-    for (int i = COMET_ISA_REFERENCE; wish && i <= COMET_ISA_AVX512; i++)
-        if (strcmp(wish, comet_isa_name((comet_isa)i)) == 0)
+    const char *requested = getenv("COMET_MAX_ISA");
+    for (int i = COMET_ISA_REFERENCE; requested && i <= COMET_ISA_AVX512; i++)
+        if (strcmp(requested, comet_isa_name((comet_isa)i)) == 0)
             first = i;
     atomic_store(&cap, first);
 }
@@ -61,11 +61,11 @@ comet_isa comet_isa_best(void)
 }
 
 /* A family of another architecture counts as its nearest lower one, the reference. */
-static comet_isa at_most(comet_isa wish)
+static comet_isa at_most(comet_isa requested)
 {
-    if (wish >= best)
+    if (requested >= best)
         return best;
-    return wish == COMET_ISA_NEON && best != COMET_ISA_NEON ? COMET_ISA_REFERENCE : wish;
+    return requested == COMET_ISA_NEON && best != COMET_ISA_NEON ? COMET_ISA_REFERENCE : requested;
 }
 
 comet_isa comet_isa_active(void)
@@ -74,9 +74,9 @@ comet_isa comet_isa_active(void)
     return at_most((comet_isa)atomic_load(&cap));
 }
 
-comet_isa comet_isa_set_cap(comet_isa wish)
+comet_isa comet_isa_set_cap(comet_isa requested)
 {
     pthread_once(&once, start);
-    atomic_store(&cap, (int)wish);
+    atomic_store(&cap, (int)requested);
     return comet_isa_active();
 }

@@ -1,6 +1,6 @@
 /*
- * The same code compiled for each instruction set, and the one to run. For loops that compilers make vectors of; kernels
- * written by hand have a table of their own (src/codec/kernels).
+ * Compiles the same code for each instruction set and picks the variant to run. This is for loops that compilers vectorise;
+ * kernels written by hand have a table of their own (src/codec/kernels).
  */
 #ifndef COMET_BASE_ISA_PICK_H
 #define COMET_BASE_ISA_PICK_H

@@ -60,7 +60,7 @@ static bool take_number(cursor *c, uint64_t *value)
     }
     *value = v;
     const bool found = c->at > first;
-    take(c, "L"); /* Python 2 wrote long integers so */
+    take(c, "L"); /* Python 2 wrote it after long integers */
     return found;
 }
 
@@ -156,7 +156,7 @@ static comet_status find_dictionary(const uint8_t *file, size_t bytes, cursor *d
     const unsigned version = bytes > 7 ? file[6] : 0;
     const size_t prefix = version == 1 ? 10 : 12;
     if (bytes < prefix)
-        return comet_fail(COMET_ERROR_CORRUPT, "a .npy file that ends inside its header");
+        return comet_fail(COMET_ERROR_CORRUPT, "the .npy file ends inside its header");
     if (version < 1 || version > 3 || file[7] != 0)
         return comet_fail(COMET_ERROR_UNSUPPORTED, ".npy version %u.%u is not known; 1.0, 2.0 and 3.0 are", version,
                           (unsigned)file[7]);
@@ -164,7 +164,7 @@ static comet_status find_dictionary(const uint8_t *file, size_t bytes, cursor *d
     if (version > 1)
         length |= (size_t)file[10] << 16 | (size_t)file[11] << 24;
     if (length > bytes - prefix || length > MAX_DICTIONARY)
-        return comet_fail(COMET_ERROR_CORRUPT, "a .npy file that ends inside its header");
+        return comet_fail(COMET_ERROR_CORRUPT, "the .npy file ends inside its header");
     *dictionary = (cursor){.at = (const char *)file + prefix, .end = (const char *)file + prefix + length};
     return COMET_OK;
 }

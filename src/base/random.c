@@ -60,7 +60,7 @@ double comet_random_normal(comet_random *r)
 
 uint64_t comet_random_below(comet_random *r, uint64_t n)
 {
-    const uint64_t limit = UINT64_MAX - UINT64_MAX % n; /* a multiple of n: what lies beyond is thrown again */
+    const uint64_t limit = UINT64_MAX - UINT64_MAX % n; /* a multiple of n: larger numbers are drawn again */
     uint64_t v;
     do {
         const uint64_t high = comet_random_u32(r), low = comet_random_u32(r); /* in this order with every compiler */

@@ -1,6 +1,6 @@
 /*
  * Random numbers from a counter (Philox 4x32, 10 rounds; Salmon et al., SC 2011): a pure function of a key, a stream and an
- * index. No state to save, the same bits on any number of threads.
+ * index. There is no state to save, and the bits are the same on any number of threads.
  */
 #ifndef COMET_BASE_RANDOM_H
 #define COMET_BASE_RANDOM_H

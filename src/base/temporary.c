@@ -17,7 +17,8 @@
 
 #include "base/checksum.h"
 
-/* Of a name without its folder: ".comet-", the target's digits and "-"; and with the random digits and ".tmp" after them. */
+/* Bytes of a name without its folder: the prefix is ".comet-", the target's digits and "-"; then come random digits and
+ * ".tmp". */
 enum { PREFIX_BYTES = 7 + 16 + 1, NAME_BYTES = PREFIX_BYTES + 16 + 4, MAX_ATTEMPTS = 100, PERMISSIONS = 0777 };
 
 /* ---- names ---- */
@@ -35,8 +36,8 @@ static void make_prefix(const char *path, char prefix[PREFIX_BYTES + 1])
     snprintf(prefix, PREFIX_BYTES + 1, ".comet-%016" PRIx64 "-", comet_checksum(target, strlen(target)));
 }
 
-/* Nobody shall guess the next name. Where the system has no random numbers, names are free but not secret, and O_EXCL guards.
- */
+/* Nobody should be able to guess the next name. Where the system has no random numbers, names can be guessed, and only O_EXCL
+ * protects. */
 static uint64_t random_number(void)
 {
     uint64_t number = 0;
@@ -82,7 +83,7 @@ static bool is_temporary_of(const char *name, const char *prefix)
            strspn(name + PREFIX_BYTES, "0123456789abcdef") == 16 && strcmp(name + PREFIX_BYTES + 16, ".tmp") == 0;
 }
 
-/* Removes a file of ours that nobody has locked: its writer is gone. Where files cannot be locked, it stays. */
+/* Removes a temporary that nobody has locked: its writer is gone. Where files cannot be locked, it stays. */
 static void remove_stale(int folder, const char *name)
 {
     struct stat s;
@@ -121,7 +122,7 @@ static int permissions_of(const char *path)
     return lstat(path, &s) == 0 && S_ISREG(s.st_mode) ? (int)(s.st_mode & PERMISSIONS) : -1;
 }
 
-/* Between its making and its lock someone may take a new file for a stale one: false then, and it is to be made again. */
+/* Locks a new file. Returns false where another process took it for a stale one before it was locked: it must be made again. */
 static bool lock_new(int fd)
 {
     struct stat s;

@@ -9,12 +9,12 @@
 #ifndef COMET_BASE_TEMPORARY_H
 #define COMET_BASE_TEMPORARY_H
 
-/* Opens a temporary for `path`, for writing; what killed processes left for the same path is removed first. Nobody may read or
- * write it who may not read or write the file that is there now. Returns the descriptor, and *name for free(); or -1 with
- * errno, and *name is NULL. */
+/* Opens a temporary for `path`, for writing; what killed processes left for the same path is removed first. Its permissions are
+ * at most those of the file that it will replace. Returns the descriptor, and *name for free(); or -1 with errno, and *name is
+ * NULL. */
 int comet_temporary_open(const char *path, char **name);
 
-/* The same for a second link to the file `existing`. Returns 0, or -1 with errno. */
+/* Makes a temporary that is a second link to the file `existing`. Returns 0, or -1 with errno. */
 int comet_temporary_link(const char *existing, const char *path, char **name);
 
 /* Gives the temporary the mode of the file that it will replace, and brings it to the disk. To be called before it takes the

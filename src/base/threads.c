@@ -1,6 +1,7 @@
 /*
- * A pool of n-1 sleeping threads; a run wakes them and takes part itself. One run at a time (a context serves one call at a
- * time). Tasks are handed out in ascending order from a counter under the lock: they are coarse, so the lock costs nothing.
+ * A pool of n-1 sleeping threads. A run wakes them, and its caller works with them. There is one run at a time, since a context
+ * serves one call at a time. Tasks are handed out in ascending order from a counter under the lock: they are coarse, so the
+ * lock costs nothing.
  */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "base/threads.h"
@@ -101,7 +102,7 @@ comet_status comet_pool_create(comet_pool **out, const comet_hooks *hooks, size_
     if (n_threads == 0)
         n_threads = comet_cores() < MAX_THREADS ? comet_cores() : MAX_THREADS;
     if (n_threads > MAX_THREADS)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%zu threads asked for; at most %zu are possible", n_threads, MAX_THREADS);
+        return comet_fail(COMET_ERROR_ARGUMENT, "%zu threads were asked for; at most %zu are possible", n_threads, MAX_THREADS);
     comet_allocator allocator = comet_allocator_of(hooks);
     comet_pool *pool = comet_allocate(&allocator, pool_bytes(n_threads));
     if (!pool)
@@ -112,7 +113,7 @@ comet_status comet_pool_create(comet_pool **out, const comet_hooks *hooks, size_
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->idle, NULL);
-    /* A thread that cannot be started is done without: the caller's own always runs. */
+    /* A pool works with fewer threads where one cannot be started: the caller's own always runs. */
     while (!pool->parallel.run && pool->n_started + 1 < n_threads &&
            pthread_create(&pool->threads[pool->n_started], NULL, worker, pool) == 0)
         pool->n_started++;

@@ -1,4 +1,4 @@
-/* Parallel-for for a context: the host's hook, or a small pool of our own. And the clock. */
+/* Parallel-for for a context: the host's hook, or a small pool of our own. The clock is here, too. */
 #ifndef COMET_BASE_THREADS_H
 #define COMET_BASE_THREADS_H
 

@@ -1,6 +1,6 @@
 /*
- * Work handed out piece by piece: to each worker from a part of its own, the same every time, so that what it touched in one
- * pass over a tensor is in its own caches in the next; and then from what others have left.
+ * Hands out work piece by piece. Each worker first gets the pieces of a part of its own, the same part in every pass, so that
+ * what it touched in one pass over a tensor is in its caches in the next. Then it gets pieces that other workers have left.
  */
 #ifndef COMET_BASE_WORK_PARTS_H
 #define COMET_BASE_WORK_PARTS_H
@@ -22,7 +22,7 @@ typedef struct work_parts {
     work_part parts[MAX_WORK_PARTS];
 } work_parts;
 
-/* Pieces [first, end) in parts of about equal size, one behind the other. */
+/* Pieces [first, end) in parts of about equal size, one after the other. */
 void work_parts_init(work_parts *w, uint64_t first, uint64_t end, size_t n_workers);
 
 /* The next piece for this worker; false where all have been given out. */

@@ -1,8 +1,8 @@
 /*
  * Bit streams, least significant bit first.
  *
- * Bits are written and read up to 56 at a time. The writer needs 8 bytes of room behind what it has written; the reader may
- * look 8 bytes past the end, and reads past the end are noticed by bit_reader_ok, to be asked after a block at the latest.
+ * Bits are written and read up to 56 at a time. The writer needs 8 bytes of room after what it has written; the reader may look
+ * 8 bytes past the end. bit_reader_ok tells whether bits past the end were read, and must be asked at least once a block.
  */
 #ifndef COMET_CODEC_BITS_H
 #define COMET_CODEC_BITS_H
@@ -39,7 +39,7 @@ static inline uint8_t *bit_writer_end(bit_writer *w)
 typedef struct bit_reader {
     const uint8_t *start;
     uint64_t position; /* in bits */
-    uint64_t limit;    /* bits there are */
+    uint64_t limit;    /* bits of the stream */
 } bit_reader;
 
 static inline bit_reader bit_reader_make(const uint8_t *start, size_t bytes)
@@ -47,7 +47,7 @@ static inline bit_reader bit_reader_make(const uint8_t *start, size_t bytes)
     return (bit_reader){start, 0, (uint64_t)bytes * 8};
 }
 
-/* The next 57 bits or more, those past the end arbitrary; the position stays. */
+/* Returns the next 57 bits or more and leaves the position; bits past the end are arbitrary. */
 static inline uint64_t bit_peek(const bit_reader *r)
 {
     return load_u64(r->start + (r->position >> 3)) >> (r->position & 7);

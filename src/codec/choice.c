@@ -1,17 +1,17 @@
 /*
- * The sample is up to 32 runs of a block (10 for level fast), one somewhere in each equal part of the chunk: at equal distances
- * they might all meet the same edge of every plane. For level fast the cost of a predictor is what packing the sample
- * would take. For level dense it is the entropy of the sample's symbols given the local gradient, as the coder's contexts see
- * it. All of it in integers, so that every machine chooses the same.
+ * Predictors are compared on a sample: up to 32 runs of one block (10 for level fast), one at a varying place in each equal
+ * part of the chunk. At equal distances they might all meet the same edge of every plane. For level fast the cost of a
+ * predictor is what packing the sample would take. For level dense it is the entropy of the sample's symbols given the local
+ * gradient, as the coder's contexts see it. All arithmetic is in integers, so that every machine chooses the same.
  */
 #include "codec/choice.h"
 
 #include "codec/linear.h"
 
 enum { RUN = BLOCK, FAST_RUNS = 10 };
-enum { DENSE_BITS = 8 * 400 };                              /* states and tables of a chunk, about */
+enum { DENSE_BITS = 8 * 400 };                              /* about what states and tables of a chunk take */
 enum { LINEAR_TRIES = 6 };                                  /* fits are slow */
-#define SAMPLE_MARGIN 1.03                                  /* what a sample promises, a chunk does not quite keep */
+#define SAMPLE_MARGIN 1.03                                  /* a chunk takes a little more than its sample predicts */
 enum { LEVELS = 4, N_DIRECT = 32, TOKENS = N_DIRECT + 64 }; /* residuals from N_DIRECT on share a token by length */
 
 typedef struct sample {
@@ -28,10 +28,10 @@ typedef struct sample {
 } sample;
 
 /* Residuals of the sample, counted by level and token. */
-typedef struct census {
+typedef struct histogram {
     uint32_t counts[LEVELS][TOKENS];
     uint64_t extra_bits;
-} census;
+} histogram;
 
 /* v log2(v) in 1/256 bits, within half a per cent; 0 for 0. */
 static uint64_t v_log2_v(uint64_t v)
@@ -43,7 +43,7 @@ static uint64_t v_log2_v(uint64_t v)
     return v * (256u * top + f + (f * (256 - f) * 88 >> 16));
 }
 
-static void count_residuals(census *c, enum code_width width, const void *residuals, size_t n, const uint8_t *level)
+static void count_residuals(histogram *c, enum code_width width, const void *residuals, size_t n, const uint8_t *level)
 {
     for (size_t i = 0; i < n; i++) {
         uint64_t z = width == CODES16 ? ((const uint16_t *)residuals)[i] : ((const uint32_t *)residuals)[i];
@@ -53,7 +53,7 @@ static void count_residuals(census *c, enum code_width width, const void *residu
     }
 }
 
-static uint64_t entropy_bits(const census *c)
+static uint64_t entropy_bits(const histogram *c)
 {
     uint64_t bits = 0;
     for (int l = 0; l < LEVELS; l++) {
@@ -78,7 +78,7 @@ static uint64_t distance_of(int64_t a, int64_t b)
     return (uint64_t)(a > b ? a - b : b - a);
 }
 
-/* The gradient around every element of the sample in four levels. */
+/* Finds the gradient around every element of the sample, in four levels. */
 static void find_levels(sample *s)
 {
     for (size_t k = 0; k < s->n_runs; k++) {
@@ -93,7 +93,7 @@ static void find_levels(sample *s)
     }
 }
 
-/* The median predictor, for estimates: zigzagged residuals of one run. Not for 64-bit codes. */
+/* Computes the zigzagged residuals of one run under the median predictor, for estimates. It is not for 64-bit codes. */
 static void median_residuals(const sample *s, const uint8_t *codes, uint32_t *z)
 {
     for (ptrdiff_t i = 0; i < RUN; i++) {
@@ -108,7 +108,7 @@ static void median_residuals(const sample *s, const uint8_t *codes, uint32_t *z)
 
 static uint64_t dense_cost(const sample *s, enum predictor predictor, bool identity)
 {
-    census c = {.extra_bits = 0};
+    histogram c = {.extra_bits = 0};
     for (size_t k = 0; k < s->n_runs; k++) {
         bool median = predictor == PREDICT_MEDIAN;
         if (median)
@@ -135,7 +135,7 @@ static uint64_t linear_cost(const sample *s, bool dense)
 {
     enum { TILE = LINEAR_TILE * LINEAR_TILE };
     static const uint8_t no_level[TILE];
-    census c = {.extra_bits = 0};
+    histogram c = {.extra_bits = 0};
     uint64_t bits = 0, tried = 0;
     for (size_t k = 0; k < s->n_runs && tried < LINEAR_TRIES; k++)
         if (linear_sample(s->width, &s->shape, s->codes, s->first[k], (uint32_t *)s->residuals)) {

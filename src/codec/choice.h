@@ -1,4 +1,4 @@
-/* Which predictor, and for level AUTO which level, suits a chunk: judged on a sample of its codes. */
+/* Chooses the predictor, and for level AUTO the level, of a chunk from a sample of its codes. */
 #ifndef COMET_CODEC_CHOICE_H
 #define COMET_CODEC_CHOICE_H
 
@@ -15,8 +15,9 @@ typedef struct choice {
 /* The runs that choose_coding will look at: their first elements, and the number of them. */
 size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS]);
 
-/* Looks at the codes of the runs and at their neighbours to the left and above. If all codes are there, a linear fit is tried
- * too where it could pay; if not, the answer LINEAR means that it is worth coming back with all of them. Uses ws->residuals. */
+/* Looks at the codes of the runs and at their neighbours to the left and above. If all codes are there, a linear fit is tried,
+ * too, where it could pay. If not, the answer LINEAR means that the caller should ask again with all codes. Uses
+ * ws->residuals. */
 choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n,
                      bool all_codes);
 

@@ -2,9 +2,9 @@
  * One chunk: elements in, payload out, and back. Everything here works in a workspace reserved beforehand and allocates
  * nothing, so that it can run on any thread.
  *
- * Payload: mode, code width, predictor and flags, a byte each. A raw chunk goes on with its elements. Others go on with the
- * count and the bytes of the outliers (u32 each), the planes of a linear fit if there is one, the codes in the manner of the
- * mode, and the outliers.
+ * Payload: mode, code width, predictor and flags, a byte each. In a raw chunk the elements follow. In others follow the count
+ * and the bytes of the outliers (u32 each), the planes of a linear fit if there is one, the codes as the mode codes them, and
+ * the outliers.
  */
 #ifndef COMET_CODEC_CHUNK_H
 #define COMET_CODEC_CHUNK_H
@@ -15,7 +15,7 @@
 
 #define CHUNK_HEADER_BYTES ((size_t)4)
 #define CODED_HEADER_BYTES ((size_t)12)
-#define READ_SLACK ((size_t)192) /* bytes behind a payload that decoding kernels may read */
+#define READ_SLACK ((size_t)192) /* bytes after a payload that decoding kernels may read */
 
 /* What all chunks of a frame have in common. */
 typedef struct chunk_plan {
@@ -37,11 +37,11 @@ typedef struct workspace {
     comet_buffer residuals; /* a tile */
     comet_buffer cells;     /* two rows */
     comet_buffer symbols;
-    comet_buffer words;   /* of the entropy coder; behind them the extra bits */
-    comet_buffer table;   /* for decoding symbols */
-    comet_buffer out;     /* the encoder's payload, or the decoder's copy of one */
-    comet_buffer changed; /* the store's: a tile with its plateaus replaced, and their record */
-    const float *ahead;   /* as many floats as the chunk has, to be fetched into the caches while it is coded; or NULL */
+    comet_buffer words;    /* of the entropy coder, then the escapes */
+    comet_buffer table;    /* for decoding symbols */
+    comet_buffer out;      /* the encoder's payload, or the decoder's copy of one */
+    comet_buffer changed;  /* the store's: a tile with its plateaus replaced, and their record */
+    const float *prefetch; /* as many floats as the chunk has, to be fetched into the caches while it is coded; or NULL */
 } workspace;
 
 typedef struct chunk_stats {
@@ -72,11 +72,12 @@ void workspace_free(workspace *ws, const comet_allocator *allocator);
 /* The first of the chunk's codes; a line, a position and a block of zeros lie before it. */
 void *codes_of(const workspace *ws, const chunk_plan *plan, enum code_width width);
 
-/* Tiles of a chunk can take turns in the same place, in the nearest cache, if the codes that lie between a tile and its
- * neighbours above are carried over. Codes to carry, or 0 where there are so many that it does not pay. */
+/* Tiles of a chunk can use the same place one after another, which then stays in the first-level cache, if the codes that lie
+ * between a tile and its neighbours above are carried over. Returns the number of codes to carry, or 0 where there are so many
+ * that it does not pay. */
 size_t codes_carried(const chunk_plan *plan);
 
-/* Bytes that no payload of n elements exceeds. */
+/* Returns a length that no payload of n elements exceeds. */
 static inline size_t chunk_bound(size_t n, size_t element)
 {
     return CHUNK_HEADER_BYTES + n * element;
@@ -89,10 +90,10 @@ void chunk_stats_init(chunk_stats *stats);
 chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index, const void *x, size_t n, chunk_stats *stats,
                            double *sum_of_squares);
 
-/* Which buffers the payload's mode calls for; adds to *needs. */
+/* Adds to *needs the buffers that decoding this payload takes. */
 void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs);
 
-/* Decodes a payload; READ_SLACK bytes behind it are readable. */
+/* Decodes a payload; READ_SLACK bytes after it must be readable. */
 comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index, const uint8_t *payload, size_t bytes, void *x,
                           size_t n, bool stream);
 

@@ -1,4 +1,4 @@
-/* Payload to elements. Every field is checked before it is used; kernels may read READ_SLACK bytes too far, never more. */
+/* Payload to elements. Every field is checked before it is used; kernels may read READ_SLACK bytes past the end, never more. */
 #include <string.h>
 
 #include "base/status.h"
@@ -38,7 +38,7 @@ static bool predictor_fits(const parts *p)
     }
 }
 
-/* Whether codes of this width are what the frame's type and bound allow. */
+/* Do the frame's type and bound allow codes of this width? */
 static bool width_fits(const chunk_plan *plan, const parts *p)
 {
     if (!plan->lossless)
@@ -80,7 +80,7 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
     return true;
 }
 
-/* Codes, and with a quantiser also the elements. */
+/* Decodes the codes of a tile, and its elements if there is a quantiser. */
 static bool decode_tile(const chunk_plan *plan, enum code_width width, const packed_tile *t)
 {
     const codec_kernels *k = plan->kernels;
@@ -96,7 +96,7 @@ static bool decode_tile(const chunk_plan *plan, enum code_width width, const pac
 }
 
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
-                        bool stream, const float *ahead)
+                        bool stream, const float *prefetch)
 {
     size_t kinds = ((n + BLOCK - 1) / BLOCK + 1) / 2, size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype);
     if ((size_t)(p->outliers - p->codes) < kinds)
@@ -117,7 +117,7 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
                          .codes = carried ? codes : codes + i * size,
                          .x = x + i * element,
                          .stream = stream,
-                         .ahead = ahead ? ahead + i : NULL};
+                         .prefetch = prefetch ? prefetch + i : NULL};
         if (!decode_tile(plan, p->width, &t))
             return false;
     }
@@ -133,7 +133,7 @@ static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quant
             q, codes + i * code_bytes(p->width), (size_t)min_u64(QUANT_TILE, n - i), (uint32_t)i, x + i * element, stream);
 }
 
-/* Integers in the order of the values back to bit patterns. */
+/* Turns integers in the order of the values back into bit patterns. */
 static void lossless_elements(size_t element, const void *codes, size_t n, uint8_t *x)
 {
     const int32_t *in32 = codes;
@@ -191,7 +191,7 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     q.key = quantiser_key(plan->seed, index);
     bool together = p->mode == CHUNK_FAST && !plan->lossless && p->predictor != PREDICT_LINEAR;
     if (p->mode == CHUNK_FAST) {
-        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->ahead))
+        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch))
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);
@@ -216,7 +216,7 @@ comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index,
     size_t element = comet_dtype_bytes(plan->dtype);
     if (bytes >= CHUNK_HEADER_BYTES && payload[0] == CHUNK_RAW) {
         if (bytes != chunk_bound(n, element) || payload[1] || payload[2] || payload[3])
-            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw but its %zu bytes are not those of one",
+            return comet_fail(COMET_ERROR_CORRUPT, "chunk %llu is raw, but its header or its length of %zu bytes is damaged",
                               (unsigned long long)index, bytes);
         memcpy(x, payload + CHUNK_HEADER_BYTES, n * element);
         return COMET_OK;

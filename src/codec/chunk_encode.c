@@ -1,5 +1,5 @@
 /*
- * Elements to payload: quantise, choose, predict, code; raw where that is no longer.
+ * Elements to payload: quantise, choose, predict, code. A chunk is raw where that takes no more bytes.
  *
  * Level fast goes tile by tile, so that memory is read while bits are packed: the choice is made beforehand, on the codes of a
  * few runs. The other ways need all the codes first.
@@ -18,7 +18,7 @@ void chunk_stats_init(chunk_stats *stats)
     *stats = (chunk_stats){.min = INFINITY, .max = -INFINITY};
 }
 
-/* A chunk on its way through the encoder. */
+/* A chunk while it is encoded. */
 typedef struct chunk {
     const chunk_plan *plan;
     workspace *ws;
@@ -35,7 +35,7 @@ typedef struct chunk {
 
 /* ---- codes ---- */
 
-/* Sets the code width, zeroes what lies before the codes and, up to a whole block, behind them, and starts counting anew. */
+/* Sets the code width, zeroes what lies before the codes and, up to a whole block, after them, and resets the counts. */
 static void begin_codes(chunk *c, enum code_width width)
 {
     uint8_t *start = c->ws->codes.data;
@@ -84,8 +84,8 @@ static span span_around(const chunk *c, ptrdiff_t begin, ptrdiff_t end)
     return (span){first, past < c->n ? past : c->n};
 }
 
-/* Just the codes that choose_coding looks at: runs, their left neighbours, and both for the line above. They are fetched
- * together first, since they lie far apart. */
+/* Quantises only what choose_coding looks at: runs, their left neighbours, and both for the line above. The elements are
+ * prefetched together first, since they lie far apart. */
 static void quantise_sample(chunk *c, enum code_width width)
 {
     size_t first[SAMPLE_RUNS], n_runs = choice_runs(c->plan, c->n, first), n_spans = 0;
@@ -109,7 +109,7 @@ static void quantise_sample(chunk *c, enum code_width width)
     begin_codes(c, width);
 }
 
-/* Bit patterns as integers in the order of the values, with 0 for +0. */
+/* Turns bit patterns into integers in the order of the values, with 0 for +0. */
 static void lossless_codes(chunk *c)
 {
     begin_codes(c, c->element == 8 ? CODES64 : CODES32);
@@ -131,7 +131,7 @@ static void lossless_codes(chunk *c)
     memset(c->failed, 0, (c->n / BLOCK + 1) * sizeof *c->failed);
 }
 
-/* Codes in the width that suits the chunk: 32 bits where 16 leave out many elements and 32 do not. */
+/* Quantises to 16 bits, or to 32 where 16 make many outliers and 32 do not. */
 static void lossy_codes(chunk *c)
 {
     quantise_all(c, CODES16);
@@ -143,7 +143,7 @@ static void lossy_codes(chunk *c)
     }
 }
 
-/* Whether the runs that choose_coding looks at have no zero. */
+/* Do the runs that choose_coding looks at have no zero? */
 static bool sample_nonzero(const chunk *c)
 {
     size_t first[SAMPLE_RUNS], n_runs = choice_runs(c->plan, c->n, first);
@@ -169,7 +169,7 @@ static void make_codes(chunk *c)
 
 /* ---- sections of the payload ---- */
 
-/* Where the parts of a fast payload grow. */
+/* The ends of the growing parts of a fast payload. */
 typedef struct fast_output {
     uint8_t *kinds, *next;
 } fast_output;
@@ -200,7 +200,7 @@ static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
     return f.next;
 }
 
-/* Quantises on the way, to 16 bits. NULL if the elements do not suit that. */
+/* Quantises to 16 bits and writes in one pass. Returns the end, or NULL if 16 bits do not suit the elements. */
 static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
 {
     fast_output f = fast_begin(c, out);
@@ -222,7 +222,7 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
         if (carried && i)
             memcpy(codes - carried, codes + QUANT_TILE - carried, carried * sizeof *codes);
         job.failed = c->failed + i / BLOCK;
-        job.ahead = c->ws->ahead ? c->ws->ahead + i : NULL;
+        job.prefetch = c->ws->prefetch ? c->ws->prefetch + i : NULL;
         c->n_failed += c->plan->kernels->encode_tile[c->plan->dtype](&job);
         if (c->n_failed > c->n / 64)
             return NULL;
@@ -230,7 +230,7 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
     return f.next;
 }
 
-/* What does not pay for dense tables may still do fast; *how says in the end how it was done. Returns the end. */
+/* Writes codes dense, or fast where dense tables do not pay; *how then says which. Returns the end. */
 static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
     if (how->dense) {
@@ -255,7 +255,7 @@ static uint8_t *write_varint(uint8_t *out, size_t v)
 /* The gaps between failed elements, then the elements. */
 static uint8_t *write_outliers(const chunk *c, uint8_t *out)
 {
-    size_t next = 0; /* the index behind the last outlier */
+    size_t next = 0; /* the index after the last outlier */
     for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
         for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1) {
             size_t i = b * BLOCK + (size_t)__builtin_ctzll(mask);
@@ -276,7 +276,7 @@ static chunk_payload write_raw(const chunk *c)
     return (chunk_payload){out, chunk_bound(c->n, c->element)};
 }
 
-/* Header and outliers around the codes, which end at `codes_end` or are NULL; nothing if a raw chunk is no longer. */
+/* Adds header and outliers to the codes, which end at `codes_end` or are NULL. Returns no payload if a raw one is as short. */
 static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_end)
 {
     uint8_t *head = c->ws->out.data;
@@ -294,7 +294,7 @@ static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_en
     return bytes < raw ? (chunk_payload){head, bytes} : (chunk_payload){0};
 }
 
-/* All the codes are there: the payload, or nothing if a raw one is no longer. */
+/* Writes the payload from all codes. Returns none if a raw one is as short. */
 static chunk_payload write_coded(chunk *c, choice *how)
 {
     uint8_t *head = c->ws->out.data, *out = head + CODED_HEADER_BYTES;
@@ -322,7 +322,7 @@ static uint64_t count_nonfinite(const chunk *c)
     return count;
 }
 
-/* Figures of the elements: from the moments, or slowly where NaN and Inf got in or squares left the range of floats. */
+/* Takes the figures of the elements from the moments, or from a slow pass where there are NaN or Inf or squares overflow. */
 static void take_figures(chunk *c)
 {
     double sum = 0;
@@ -347,7 +347,7 @@ static void add_figures(const chunk *c, unsigned mode, chunk_stats *stats)
     stats->n_chunks[mode]++;
 }
 
-/* Level fast in one pass. Nothing if it is not to be had that way. */
+/* Encodes at level fast in one pass. Returns no payload where that is not possible. */
 static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats)
 {
     double t0 = comet_now();

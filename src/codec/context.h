@@ -13,7 +13,7 @@ typedef struct context {
     workspace *workers;
 } context;
 
-/* Before anything of the hooks is used. */
+/* Must be called before the hooks are used. */
 comet_status context_check_hooks(const comet_hooks *hooks);
 comet_status context_open(context *c, const comet_hooks *hooks, size_t n_threads, const char *who);
 void context_close(context *c);

@@ -1,4 +1,4 @@
-/* Decompression of whole frames and of ranges of chunks; chunks are independent, so workers just take the next one. */
+/* Decompression of whole frames and of ranges of chunks; chunks are independent, so each worker takes the next one. */
 #include <stdatomic.h>
 #include <string.h>
 
@@ -25,7 +25,7 @@ typedef struct run {
     bool stream;
     atomic_uint_fast64_t next;
     atomic_int status;
-    char error[256]; /* of whoever set status */
+    char error[256]; /* sentence of the failure in status */
 } run;
 
 /* Where chunk k begins, given that chunk `from` begins at `at`. */
@@ -81,7 +81,7 @@ static void work(void *arg, size_t index)
     float_env_leave(&host);
 }
 
-/* What the chunks of the range will need, from their first bytes. */
+/* Finds the buffers that the chunks of the range need, from their first bytes. */
 static chunk_needs examine(const run *r)
 {
     chunk_needs needs = {0};
@@ -136,7 +136,7 @@ static comet_status run_range(comet_decoder *decoder, const frame_header *h, con
     return COMET_OK;
 }
 
-/* Everything that can be wrong before the first chunk is looked at. */
+/* Checks everything that can be wrong before the first chunk is read. */
 static comet_status open_frame(const comet_decoder *decoder, const void *frame, size_t frame_bytes, const void *dst,
                                const size_t *bytes, frame_header *h)
 {
@@ -155,7 +155,7 @@ static comet_status open_frame(const comet_decoder *decoder, const void *frame, 
     return COMET_OK;
 }
 
-/* Chunks [first, first + n_chunks) of a frame whose header is known to be good. */
+/* Decodes chunks [first, first + n_chunks) of a frame whose header is known to be good. */
 static comet_status decode_range(comet_decoder *decoder, const frame_header *h, const void *frame, uint64_t first,
                                  uint64_t n_chunks, void *dst, size_t dst_capacity, size_t *bytes)
 {

@@ -1,4 +1,4 @@
-/* Rows of cells through model and entropy coder; frequency tables. */
+/* Passes rows of cells through model and entropy coder; makes frequency tables. */
 #include "codec/dense.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static void normalise(const uint32_t counts[N_SYMBOLS], uint32_t frequency[N_SYM
         if (frequency[s] > frequency[largest])
             largest = s;
     }
-    /* The most frequent symbol takes what rounding left over; what it put on top is taken from the most frequent ones. */
+    /* The most frequent symbol takes what rounding left over; an excess is taken from the most frequent symbols. */
     if (total && sum < PROB_SCALE)
         frequency[largest] += PROB_SCALE - sum;
     while (sum > PROB_SCALE) {
@@ -50,8 +50,8 @@ static uint32_t read_gamma(bit_reader *r)
     return (1u << below) | (uint32_t)bit_read(r, below);
 }
 
-/* The order of the escapes; for each context one bit, whether it occurs; then 4 bits for its last symbol and frequency + 1 of
- * each up to that. */
+/* Writes the order of the escapes; for each context one bit that says whether it occurs, then 4 bits for its last symbol and
+ * frequency + 1 of each symbol up to that. */
 static uint8_t *write_tables(unsigned escape_order, uint32_t frequency[N_CONTEXTS][N_SYMBOLS], uint8_t *out)
 {
     bit_writer w = {.next = out};
@@ -69,7 +69,7 @@ static uint8_t *write_tables(unsigned escape_order, uint32_t frequency[N_CONTEXT
     return bit_writer_end(&w);
 }
 
-/* A context that does not occur gets symbol 0 everywhere, so that a damaged frame cannot lead astray. */
+/* A context that does not occur gets symbol 0 everywhere, so that decoding a damaged frame stays within the tables. */
 static bool read_context(bit_reader *r, uint16_t start[N_SYMBOLS + 1])
 {
     bool occurs = bit_read(r, 1);

@@ -18,7 +18,7 @@ static inline size_t dense_words_room(size_t cells)
     return 2 * cells + 64;
 }
 
-/* At most one escape a cell, and what a kernel may write behind them. */
+/* At most one escape a cell, and what a kernel may write after them. */
 static inline size_t dense_escapes_room(size_t cells)
 {
     return (cells + 32) * sizeof(uint32_t);

@@ -1,7 +1,7 @@
 /*
  * Compression of whole tensors.
  *
- * Each worker takes the next chunk, encodes it into its own workspace, waits its turn to claim a place behind the chunk before
+ * Each worker takes the next chunk, encodes it into its own workspace, waits its turn to claim the place after the chunk before
  * it, and copies it there. Chunks are taken in order by workers that are running, so the wait is short and always ends, and the
  * bytes do not depend on the number of workers.
  */
@@ -53,7 +53,7 @@ static void place(run *r, uint64_t k, const chunk_payload *p)
 {
     uint64_t begin = claim(r, k, p->bytes);
     if (begin + p->bytes > r->capacity)
-        return; /* counted all the same: the caller is told what it needs */
+        return; /* counted all the same: the caller learns how much it needs */
     memcpy(r->dst + begin, p->data, p->bytes);
     uint8_t *entry = frame_index_entry(&r->header, r->dst, k);
     store_u32(entry, (uint32_t)p->bytes);
@@ -142,7 +142,8 @@ static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor
     return h;
 }
 
-/* One frame at an absolute bound. Its length is told even if it does not fit, unless not even the index does. */
+/* Encodes one frame with an absolute bound. Sets *frame_bytes even if the frame does not fit, unless not even the index
+ * fits. */
 static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
                                  const comet_params *params, const void *src, double eb, uint8_t *dst, size_t capacity,
                                  size_t *frame_bytes, comet_stats *stats)
@@ -174,7 +175,7 @@ static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const
     return COMET_OK;
 }
 
-/* What a search for the bound needs to encode one more time. */
+/* What the search for a bound needs for one more attempt. */
 typedef struct attempt {
     comet_encoder *encoder;
     chunk_plan *plan;
@@ -192,7 +193,7 @@ static comet_status attempt_at(attempt *a, double eb)
     return encode_frame(a->encoder, a->plan, a->tensor, a->params, a->src, eb, a->dst, a->capacity, &a->bytes, &a->stats);
 }
 
-/* Whether the frame at this bound reaches the target, fit or not; failures of another kind go to *status. */
+/* Does the frame with this bound reach the target, whether it fits dst or not? Other failures go to *status. */
 static bool reaches(attempt *a, double eb, comet_status *status)
 {
     a->bytes = 0;
@@ -203,8 +204,8 @@ static bool reaches(attempt *a, double eb, comet_status *status)
     return *status == COMET_OK && (tensor_bytes == 0 || tensor_bytes >= a->params->bound * (double)a->bytes);
 }
 
-/* The search for the bound works on samples; the frame has the last word. Widens the bound until the target is reached, and
- * where that took a large step goes back half way a few times. */
+/* The bound was found on samples, so whole frames decide. Widens the bound until the target is reached; after a large step, a
+ * few steps of bisection narrow it again. */
 static comet_status encode_to_ratio(attempt *a, double eb)
 {
     enum { WIDENINGS = 12, REFINEMENTS = 4 };

@@ -1,4 +1,4 @@
-/* Inside the encoder: what a run is, shared by compressing and estimating. */
+/* The inside of the encoder, which compressing and estimating share. */
 #ifndef COMET_CODEC_ENCODER_H
 #define COMET_CODEC_ENCODER_H
 
@@ -16,7 +16,7 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
 /* Sets the quantiser for an absolute bound; a bound too small for the type means lossless. */
 void encoder_set_bound(chunk_plan *plan, const comet_params *params, double eb);
 
-/* Mode and value of the bound, and whether they go with the options. */
+/* Checks mode and value of the bound, and whether they fit the options. */
 comet_status encoder_check_params(const comet_params *params);
 
 /* The absolute bound that the parameters mean for this tensor; for RATIO by search on samples. */

@@ -1,4 +1,4 @@
-/* What an encoding will do, before it runs: parameters checked, geometry and quantiser chosen; see encoder.h. */
+/* Plans an encoding before it runs: checks parameters, chooses geometry and quantiser; see encoder.h. */
 #include <math.h>
 
 #include "base/status.h"

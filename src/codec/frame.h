@@ -47,7 +47,7 @@ static inline size_t frame_chunk_length(const frame_header *h, uint64_t k)
     return (size_t)min_u64(h->chunk_elements, h->shape.n_elements - k * h->chunk_elements);
 }
 
-/* Writes header, and the index's checksum behind entries already in place. */
+/* Writes the header, and the index's checksum after the entries, which must be in place. */
 void frame_write_header(const frame_header *h, uint8_t *frame);
 
 /* Reads and checks the header; the index and the chunks need not be there. */

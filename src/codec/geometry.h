@@ -21,7 +21,7 @@ typedef struct geometry {
 /* Checks the tensor description. */
 comet_status geometry_make(const comet_tensor *tensor, geometry *g);
 
-/* The chunk size used when the caller names none. */
+/* The chunk size that is used where the caller gives none. */
 uint64_t geometry_chunk_elements(const geometry *g, comet_level level);
 
 /* The lanes of a chunk of n elements in a frame whose chunks hold chunk_elements. */

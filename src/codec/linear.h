@@ -1,6 +1,6 @@
 /*
  * The block-wise linear fit: a plane for each tile of 16 lines x 16 positions of one channel, subtracted from the codes before
- * they are coded. Pays on noisy ramps, where Lorenzo prediction would add up the noise of three neighbours.
+ * they are coded. It pays on noisy ramps, where Lorenzo prediction would add up the noise of three neighbours.
  *
  * A tile's plane is (a + b dx + c dy + 128) >> 8; a has 32 bits and b, c 16. Tiles run along lines, then down, channels
  * innermost.
@@ -24,7 +24,7 @@ size_t linear_n_tiles(const linear_shape *s);
  * would leave the range of codes. */
 bool linear_encode(enum code_width width, const linear_shape *s, void *codes, uint8_t *planes);
 
-/* Adds them back. */
+/* Adds the planes back. */
 void linear_decode(enum code_width width, const linear_shape *s, const uint8_t *planes, void *codes);
 
 /* Residuals of the single tile whose first element is at `first`, zigzagged, LINEAR_TILE^2 of them; false if the tile does not

@@ -23,7 +23,8 @@ static float float_below(double v)
     return (double)f > v ? nextafterf(f, 0) : f;
 }
 
-/* Likewise for the two 16-bit types: for non-negative numbers one bit pattern lower is one value lower. */
+/* The largest value of the element type that is at most v, v >= 0. In the two 16-bit types the next lower bit pattern is the
+ * next lower value. */
 static float round_down(comet_dtype dtype, float v)
 {
     if (dtype == COMET_DTYPE_F16) {

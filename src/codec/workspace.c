@@ -3,7 +3,7 @@
 #include "codec/dense.h"
 #include "codec/linear.h"
 
-/* Zeros before the first code: a line, a position and a block (vectors begin early), in whole blocks. */
+/* Zeros before the first code: a line, a position and a block (vectors begin early), rounded up to whole blocks. */
 static size_t padding(const chunk_plan *plan)
 {
     return (plan->shape.line + plan->shape.channels + 2 * BLOCK - 1) / BLOCK * BLOCK;

@@ -299,7 +299,7 @@ static comet_status end(comet_store *s, store_slot *slot, comet_status status)
     }
     store_count_put(s, slot);
     if (slot->policy.spill)
-        spill_let_go(&s->spill);
+        spill_drop_cache(&s->spill);
     return COMET_OK;
 }
 
@@ -374,8 +374,9 @@ comet_status comet_store_take(comet_store *s, comet_slot which, void *room, void
 static comet_status check_tile(const comet_store *s, const store_slot *slot, uint64_t k, size_t worker)
 {
     if (k >= slot->n_tiles || worker >= s->context.n_workers)
-        return comet_fail(COMET_ERROR_ARGUMENT, "tile %llu of %llu of %s, worker %zu of %zu", (unsigned long long)k,
-                          (unsigned long long)slot->n_tiles, store_slot_name(slot), worker, s->context.n_workers);
+        return comet_fail(COMET_ERROR_ARGUMENT, "tile %llu by worker %zu: %s has %llu tiles and the store %zu workers",
+                          (unsigned long long)k, worker, store_slot_name(slot), (unsigned long long)slot->n_tiles,
+                          s->context.n_workers);
     return COMET_OK;
 }
 
@@ -390,7 +391,7 @@ static comet_status check_by_tiles(const store_slot *slot)
 void comet_store_prefetch(comet_store *s, size_t worker, const float *memory)
 {
     if (s && worker < s->context.n_workers)
-        s->context.workers[worker].ahead = memory;
+        s->context.workers[worker].prefetch = memory;
 }
 
 comet_status comet_store_put_begin(comet_store *s, comet_slot which)

@@ -109,7 +109,8 @@ store_slot *store_find(const comet_store *s, comet_slot slot)
 {
     if (s && slot < s->n_slots)
         return s->slots[slot];
-    comet_fail(COMET_ERROR_ARGUMENT, s ? "slot %u of an activation store that has %u" : "the activation store is null", slot,
+    comet_fail(COMET_ERROR_ARGUMENT,
+               s ? "there is no slot %u: the activation store has %u slots" : "the activation store is null", slot,
                s ? s->n_slots : 0);
     return NULL;
 }
@@ -216,7 +217,9 @@ comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint64_t *n_ti
 
 static comet_status check_empty(const store_slot *slot)
 {
-    return slot->state == SLOT_EMPTY ? COMET_OK : comet_fail(COMET_ERROR_ARGUMENT, "%s is held now", store_slot_name(slot));
+    return slot->state == SLOT_EMPTY
+               ? COMET_OK
+               : comet_fail(COMET_ERROR_ARGUMENT, "%s holds a tensor; drop it first", store_slot_name(slot));
 }
 
 comet_status comet_store_set_ceiling(comet_store *s, comet_slot which, uint64_t ceiling)

@@ -37,7 +37,7 @@ typedef struct store_slot {
     uint64_t n_puts, n_whole_takes;
     atomic_uint_fast64_t n_tiles_taken;
     atomic_uint_fast64_t ns_put, ns_take;
-    atomic_int status; /* the first failure of the put or take at work, */
+    atomic_int status; /* the first failure of the put or take that runs, */
     char error[256];   /* and its sentence */
     store_tile tiles[];
 } store_slot;

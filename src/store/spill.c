@@ -89,7 +89,7 @@ comet_status spill_read(const spill *s, uint64_t offset, void *data, size_t byte
     return COMET_OK;
 }
 
-void spill_let_go(const spill *s)
+void spill_drop_cache(const spill *s)
 {
     /* Starts writing dirty pages and drops clean ones; the next call drops the pages written now. It is advice and may fail. */
     (void)posix_fadvise(s->fd, 0, 0, POSIX_FADV_DONTNEED);

@@ -24,8 +24,8 @@ comet_status spill_write(spill *s, const void *data, size_t bytes, uint64_t *off
 /* Any thread. */
 comet_status spill_read(const spill *s, uint64_t offset, void *data, size_t bytes);
 
-/* Lets what was written so far leave the page cache, which counts against a container's memory limit. */
-void spill_let_go(const spill *s);
+/* Asks the system to drop what was written so far from the page cache, which counts against a container's memory limit. */
+void spill_drop_cache(const spill *s);
 
 /* Frees all above the mark. */
 void spill_rewind(spill *s, uint64_t mark);

@@ -20,7 +20,7 @@ static inline __m512i lane_numbers(void)
                             5, 4, 3, 2, 1, 0);
 }
 
-/* Of two floats the one of lesser or greater magnitude, with the sign of the first. */
+/* For _mm512_range_ps: choose the float of lesser or of greater magnitude, with the sign of the first. */
 enum { RANGE_LESSER = 2, RANGE_GREATER = 3 };
 
 /* `dither` of 16 elements from number `index` on. h 2^-24 - 1/2 is exact, so fusing does not matter. */
@@ -48,9 +48,9 @@ HOT __m512 values_f32(const quantiser *q, enum quantiser_mode mode, __m512i code
 }
 
 /*
- * How values of w bits come together: 8 bytes become 8 w bits in three steps, of pairs of bytes, of 16-bit and of 32-bit
- * numbers. In each the lower half stays (`stay` selects it) and the upper one moves down to it (by `move`). To take them apart
- * again, `from` is the first bit of each value and `low` has the low w bits of each byte set.
+ * How values of w bits are packed: 8 bytes become 8 w bits in three steps, on pairs of bytes, of 16-bit and of 32-bit numbers.
+ * In each step the lower half stays (`stay` selects it) and the upper one moves down to it (by `move`). To unpack them again,
+ * `from` is the first bit of each value and `low` has the low w bits of each byte set.
  */
 typedef struct packing {
     uint64_t low, stay[3], move[3], from;
@@ -68,7 +68,7 @@ typedef struct packing {
 static const packing packings[9] = {PACKING(0), PACKING(1), PACKING(2), PACKING(3), PACKING(4),
                                     PACKING(5), PACKING(6), PACKING(7), PACKING(8)};
 
-/* Bytes to take when the first w of each eight are brought together, and when they are put back, go into tables, because the
+/* Tables say which bytes to take when the first w of each eight are brought together, and when they are put back, because the
  * expand and compress instructions are slow. */
 #define FIRST_1(i) (i)
 #define FIRST_2(i) FIRST_1(i), (i) + 1

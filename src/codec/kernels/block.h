@@ -40,7 +40,7 @@ static inline unsigned get_kind(const uint8_t *kinds, size_t block)
     return kinds[block / 2] >> (block % 2 * 4) & 15;
 }
 
-/* Writes the 4-bit kind and the byte that goes with kind 15; returns where the block goes on. */
+/* Writes the 4-bit kind and the byte that goes with kind 15; returns the end of what was written. */
 static inline uint8_t *block_begin(block_shape shape, size_t block, uint8_t *kinds, uint8_t *out)
 {
     if (shape.width <= (shape.bitmap ? KIND_BITMAP_MAX : KIND_PLAIN_MAX)) {
@@ -52,8 +52,8 @@ static inline uint8_t *block_begin(block_shape shape, size_t block, uint8_t *kin
     return out + 1;
 }
 
-/* The inverse, but for the bytes. Reads a byte whether there is one or not, and without a branch: kinds 15 come at random. A
- * byte read past the end shows in that the reader has passed it. */
+/* The inverse of block_begin; `bytes` is not set. Reads the byte of kind 15 without a branch, whether there is one or not,
+ * because kinds 15 come at random. If it lies past the end, the reader is past its end afterwards, which the caller checks. */
 static inline block_shape block_shape_read(unsigned kind, block_reader *in)
 {
     unsigned byte = *in->next;

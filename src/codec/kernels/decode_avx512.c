@@ -119,8 +119,8 @@ bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks,
 /* ---- undo prediction ---- */
 
 /*
- * Undoing prediction is a running sum with a stride. Loads that straddle stores just made are slow, so sums travel in registers
- * (strides below 32) or in a row of aligned slots that is loaded exactly as it was stored.
+ * Undoing prediction is a running sum with a stride. Loads that straddle stores just made are slow, so sums are kept in
+ * registers (strides below 32) or in a row of aligned slots that is loaded exactly as it was stored.
  */
 
 /* Running sums with stride `distance` inside a register, by doubling: step s adds what lies distance << s lanes before. */
@@ -193,8 +193,8 @@ HOT void add_near(uint16_t *c, size_t n, unsigned distance, __m512i before)
 /*
  * c[i] += c[i - distance] for 32 <= distance <= 32 * MAX_SLOTS, in rows of `distance` elements; the sums of the row before lie
  * in slots. With sum_left, the running sum along the elements is taken first (2-D Lorenzo with stride 1); `left` holds the one
- * that precedes c in every lane. The last register of a row reaches into the next row, whose first register is therefore
- * loaded beforehand and stored again later; behind the last row, what it spoils is not in use yet.
+ * that precedes c in every lane. The last register of a row reaches into the next row, whose first register is therefore loaded
+ * beforehand and stored again later; after the last row, what it overwrites is not in use yet.
  */
 HOT void add_slots(uint16_t *c, size_t n, size_t distance, bool sum_left, __m512i left)
 {
@@ -227,7 +227,7 @@ static void add_far(uint16_t *c, size_t n, size_t distance)
         _mm512_storeu_si512(c + i, _mm512_add_epi16(_mm512_loadu_si512(c + i), _mm512_loadu_si512(c + i - distance)));
 }
 
-static void add_behind_16(uint16_t *c, size_t n, size_t distance)
+static void strided_sum_16(uint16_t *c, size_t n, size_t distance)
 {
     if (distance == 1)
         add_left(c, n, c[-1]);
@@ -246,10 +246,10 @@ static void add_lorenzo_16(uint16_t *c, size_t n, strides s)
         add_slots(c, n, s.up, true, _mm512_set1_epi16((short)difference));
     } else if (s.left == 1) {
         add_left(c, n, difference);
-        add_behind_16(c, n, s.up);
+        strided_sum_16(c, n, s.up);
     } else if (s.left < 32) { /* first the differences to the line above, then the line above */
         add_near(c, n, (unsigned)s.left, _mm512_sub_epi16(_mm512_loadu_si512(c - 32), _mm512_loadu_si512(c - 32 - s.up)));
-        add_behind_16(c, n, s.up);
+        strided_sum_16(c, n, s.up);
     } else {
         for (size_t i = 0; i < n; i += 32) {
             __m512i left = _mm512_loadu_si512(c + i - s.left), up = _mm512_loadu_si512(c + i - s.up);
@@ -263,8 +263,8 @@ static void add_lorenzo_16(uint16_t *c, size_t n, strides s)
 void unpredict_16_avx512(enum predictor predictor, void *codes, size_t n, strides s)
 {
     switch (predictor) {
-    case PREDICT_LEFT: add_behind_16(codes, n, s.left); break;
-    case PREDICT_UP: add_behind_16(codes, n, s.up); break;
+    case PREDICT_LEFT: strided_sum_16(codes, n, s.left); break;
+    case PREDICT_UP: strided_sum_16(codes, n, s.up); break;
     case PREDICT_LORENZO: add_lorenzo_16(codes, n, s); break;
     default: break;
     }
@@ -272,8 +272,8 @@ void unpredict_16_avx512(enum predictor predictor, void *codes, size_t n, stride
 
 /* ---- unpack, undo prediction and dequantise in one loop, f32 ---- */
 
-/* What the codes to come are predicted from, as far as it travels in a register: the last 32 codes, or their differences to the
- * line above. */
+/* What the next codes are predicted from, as far as a register holds it: the last 32 codes, or their differences to the line
+ * above. */
 typedef struct left_sums {
     size_t distance; /* 1 or 16 */
     __m512i last;
@@ -314,15 +314,15 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
     block_reader in = *t->in;
     uint16_t *c = t->codes;
     float *x = t->x;
-    const char *ahead = t->ahead ? (const char *)t->ahead : (const char *)c; /* which is here already */
-    const size_t ahead_step = t->ahead ? BLOCK * sizeof(float) : 0;
+    const char *prefetch = t->prefetch ? (const char *)t->prefetch : (const char *)c; /* which is in the cache */
+    const size_t prefetch_step = t->prefetch ? BLOCK * sizeof(float) : 0;
     left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
     if (left && up)
         sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
-    for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, ahead += ahead_step) {
+    for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, prefetch += prefetch_step) {
         __m512i z[2];
         for (int i = 0; i < 4; i++)
-            _mm_prefetch(ahead + 64 * i, _MM_HINT_T1);
+            _mm_prefetch(prefetch + 64 * i, _MM_HINT_T1);
         if (!unpack_block(get_kind(kinds, b), identity, &in, c, z))
             return false;
         for (int i = 0; i < 2; i++) {

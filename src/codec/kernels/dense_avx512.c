@@ -140,7 +140,8 @@ void scatter_row_16_avx512(const lanes *g, const void *cells, size_t row, void *
 
 /* ---- dense: contexts ---- */
 
-/* Four times the level of a gradient, the level of a magnitude; for 31 and above the last. */
+/* The outlook is the sum of both: four times the level of a gradient, and the level of a magnitude. Values above 31 have the
+ * last entry. */
 static const uint16_t gradient_outlook[32] = {0,  4,  4,  8,  8,  8,  12, 12, 12, 12, 12, 12, 16, 16, 16, 16,
                                               16, 16, 16, 16, 16, 16, 16, 16, 20, 20, 20, 20, 20, 20, 20, 20};
 static const uint16_t magnitude_outlook[32] = {0, 1, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
@@ -179,7 +180,7 @@ HOT __m512i look32(enum predictor predictor, const int16_t *above, const int16_t
     return prediction;
 }
 
-/* What is looked up by permutations: dense_model.h in words. */
+/* The tables of dense_model.h as 16-bit words, for lookups by permutations. */
 static const uint16_t model_context[32] = {0,   16,  16,  32,  48,  64,  80,  96,  112, 128, 144, 160,
                                            112, 176, 192, 208, 112, 176, 192, 224, 112, 176, 192, 240}; /* << 4, by outlook */
 static const uint16_t model_symbol[64] = {
@@ -252,7 +253,7 @@ HOT __m512i encode16(__m512i x, const uint16_t *symbols, const uint32_t *entries
     _mm256_storeu_si256((__m256i *)(*end - 32), words);
     *end -= 2 * count;
     x = _mm512_mask_srli_epi32(x, full, x, 16);
-    /* x / f by float division, off by one at most, mended with the remainder. */
+    /* x / f by float division, off by one at most, corrected with the remainder. */
     __m512i q = _mm512_cvttps_epi32(_mm512_div_ps(_mm512_cvtepu32_ps(x), _mm512_cvtepi32_ps(f)));
     __m512i r = _mm512_sub_epi32(x, _mm512_mullo_epi32(q, f));
     __mmask16 above = _mm512_cmplt_epi32_mask(r, _mm512_setzero_si512());
@@ -313,8 +314,8 @@ HOT __m512i odd_words(__m512i v)
 /* The place of the context in symbol_tables.within, by outlook. */
 static const uint16_t decode_place[32] = {0,  1,  1,  2,  3,  16, 17, 18, 19, 32, 33, 34,
                                           19, 35, 48, 49, 19, 35, 48, 50, 19, 35, 48, 51};
-/* The following by 15 - symbol, twice: a stray bit lies above it. The first residual; the mask of the raw bits; the bits that a
- * symbol takes off the state. */
+/* The next three tables are indexed by 15 - symbol and have each entry twice, since a stray bit lies above the index. They hold
+ * the first residual, the mask of the raw bits, and the bits that a symbol takes off the state. */
 static const uint16_t decode_base[32] = {168, 104, 72, 40, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1, 0,
                                          168, 104, 72, 40, 24, 16, 12, 8, 7, 6, 5, 4, 3, 2, 1, 0};
 static const uint16_t decode_raw_mask[32] = {0, 63, 31, 31, 15, 7, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0,
@@ -377,7 +378,7 @@ HOT __m512i decode32(__m512i x[2], __m512i outlook, const symbol_tables *t, cons
     return z;
 }
 
-/* Reads the residuals that are written apart; false if there are too few. */
+/* Reads the residuals that are stored as escapes; false if there are too few. */
 static inline bool read_escapes(__m512i *residuals, __mmask32 escaped, bit_reader *r, unsigned order)
 {
     uint16_t z[32];

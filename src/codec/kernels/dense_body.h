@@ -3,8 +3,8 @@
  * four codes) and NAME(stem) defined.
  *
  * A cell's neighbours are W (left), N (above), NW and NE, all in the cell's own lane. Padding stands in for those outside: N
- * left and right of the row above and left of the row. The context comes of the local gradient |W-NW| + |N-NW| + |N-NE| in 6
- * levels and the predicted magnitude in 4. Predictor LEFT does without the row above: gradient 2 |W-WW|.
+ * left and right of the row above and left of the row. The context is computed from the local gradient |W-NW| + |N-NW| + |N-NE|
+ * in 6 levels and the predicted magnitude in 4. Predictor LEFT does not use the row above; its gradient is 2 |W-WW|.
  */
 
 typedef struct NAME(outlook) {

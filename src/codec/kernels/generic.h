@@ -120,7 +120,7 @@ static inline uint64_t tile_failures(const tile_job *j)
     return n_failed;
 }
 
-/* Three kernels in a row; the family's own where it has them. */
+/* Runs three kernels in a row, the family's own where it has them. */
 static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, predict_fn *predict, pack_fn *pack)
 {
     size_t n_blocks = (j->n + BLOCK - 1) / BLOCK;
@@ -140,7 +140,7 @@ static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpre
     return true;
 }
 
-/* Both for a type that the family has no quantisers of its own for. */
+/* Defines both for a type for which the family has no quantisers of its own. */
 #define DEFINE_TILES(type, pack, unpack, unpredict)                                         \
     static uint64_t encode_tile_##type(const tile_job *job)                                 \
     {                                                                                       \

@@ -1,5 +1,5 @@
 /*
- * The codec's inner loops behind one table a kernel family.
+ * The codec's inner loops: one table of functions for each kernel family.
  *
  * Every family gives the same results bit for bit; the reference is plain C. Families share the generic bodies in this folder
  * and replace the loops that matter by hand-written ones. The stages, in the order of compression:
@@ -22,11 +22,11 @@
 
 #define N_DTYPES 4
 #define BLOCK 64               /* elements a block: one 64-bit mask */
-#define QUANT_TILE 4096        /* elements a quantise call at most; fixes the order of summation */
-#define SUM_LANES 16           /* partial sums of squares, likewise */
-#define WRITE_SLACK 64         /* bytes behind what is packed */
+#define QUANT_TILE 4096        /* the most elements of a quantise call; it fixes the order of summation */
+#define SUM_LANES 16           /* partial sums of squares; they fix the order of summation, too */
+#define WRITE_SLACK 64         /* bytes after what is packed that may be overwritten */
 #define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
-#define CODE32_LIMIT (1 << 28) /* |code| in 32 bits, likewise */
+#define CODE32_LIMIT (1 << 28) /* |code| in 32 bits: sums of four still fit */
 
 /* Code widths, as an index into the tables: 2, 4 and 8 bytes. */
 enum code_width { CODES16, CODES32, CODES64, N_CODE_WIDTHS };
@@ -51,7 +51,7 @@ enum predictor {
     N_PREDICTORS
 };
 
-/* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly a zero, which has no code then. */
+/* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly any zeros: zero has no code in it. */
 enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER };
 
 /* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
@@ -69,13 +69,13 @@ typedef struct moments {
     uint64_t n_nonzero;
 } moments;
 
-/* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of
- * failed[i / 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with
- * non-finite elements are of no use. `codes` has room for n rounded up to BLOCK; the rest is filled with 0. */
+/* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of failed[i /
+ * 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with non-finite
+ * elements are undefined. `codes` has room for n rounded up to BLOCK; the rest is filled with 0. */
 typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                          moments *m);
 
-/* The inverse; a BLOCK of codes behind n rounded up to BLOCK is readable. stream: write around the caches where that pays; a
+/* The inverse; a BLOCK of codes after n rounded up to BLOCK is readable. stream: write around the caches where that pays; a
  * fence by the caller makes such writes visible to others. */
 typedef void dequantise_fn(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream);
 
@@ -88,15 +88,15 @@ typedef struct strides {
  * chunk). identity: codes are known to be non-negative and the predictor is NONE, so the map is the identity; else zigzag. */
 typedef void predict_fn(enum predictor predictor, bool identity, const void *codes, size_t n, strides s, void *residuals);
 /* In place: residuals (already mapped back) at codes[0, n) become codes, given the codes before them. n is a multiple of BLOCK;
- * one more BLOCK behind may be read and spoiled. */
+ * one more BLOCK after them may be read and overwritten. */
 typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
 
-/* n_blocks blocks of residuals to `out`; returns their end, behind which WRITE_SLACK bytes may be spoiled. One 4-bit kind per
- * block goes to kinds (low half first, appended at block first_block). */
+/* n_blocks blocks of residuals to `out`; returns their end, after which WRITE_SLACK bytes may be overwritten. One 4-bit kind
+ * per block goes to kinds (low half first, appended at block first_block). */
 typedef uint8_t *pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out);
 /* Bits that pack would use, kinds included. */
 typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
-/* Packed blocks that are being read; READ_SLACK bytes behind the end are readable. */
+/* Packed blocks that are being read; READ_SLACK bytes after the end are readable. */
 typedef struct block_reader {
     const uint8_t *next, *end;
 } block_reader;
@@ -104,7 +104,7 @@ typedef struct block_reader {
 /* The inverse, with the map undone. False if the bytes run out. */
 typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes);
 
-/* Where a tile goes that is quantised, predicted and packed in one go. */
+/* A tile to quantise, predict and pack in one call, and where the results go. */
 typedef struct tile_job {
     const quantiser *quantiser;
     const void *x;
@@ -118,11 +118,12 @@ typedef struct tile_job {
     strides strides;
     void *residuals; /* room for a tile */
     uint8_t *kinds;
-    uint8_t **out;      /* the end of what is packed, moved on */
-    const float *ahead; /* n floats to fetch into the caches meanwhile, for those who come next; or NULL. A hint */
+    uint8_t **out;         /* the end of what is packed, moved on */
+    const float *prefetch; /* a hint: n floats that are needed next, to be fetched into the caches meanwhile; or NULL */
 } tile_job;
 
-/* quantise, predict and pack, 16-bit codes, the same as one after the other. Returns the number of elements that failed. */
+/* Does the same as quantise, predict and pack one after the other, for 16-bit codes. Returns the number of elements that
+ * failed. */
 typedef uint64_t encode_tile_fn(const tile_job *job);
 
 /* A packed tile, and where it goes. */
@@ -135,13 +136,13 @@ typedef struct packed_tile {
     enum predictor predictor;
     bool identity;
     strides strides;
-    void *codes; /* as for unpredict; afterwards those that tiles behind are predicted from are in place */
+    void *codes; /* as for unpredict; afterwards it has the codes that later tiles are predicted from */
     void *x;
-    bool stream;        /* as for dequantise */
-    const float *ahead; /* as for tile_job */
+    bool stream;           /* as for dequantise */
+    const float *prefetch; /* as for tile_job */
 } packed_tile;
 
-/* unpack, unpredict and dequantise, 16-bit codes, the same as one after the other. False if the bytes run out. */
+/* Does the same as unpack, unpredict and dequantise one after the other, for 16-bit codes. False if the bytes run out. */
 typedef bool decode_tile_fn(const packed_tile *tile);
 
 /* ---- dense ---- */
@@ -149,8 +150,8 @@ typedef bool decode_tile_fn(const packed_tile *tile);
 #define LANES 64      /* interleaved entropy coder states */
 #define N_OUTLOOKS 24 /* 6 levels of local gradient x 4 levels of predicted magnitude */
 #define N_CONTEXTS 16 /* kinds of outlook that have their own frequencies */
-#define N_SYMBOLS 16  /* ranges of residuals; which of a range is told by up to 16 - PROB_BITS raw bits of the state */
-#define ESCAPE 15     /* the symbol of residuals from ESCAPE_LEAST on, which are written apart */
+#define N_SYMBOLS 16  /* ranges of residuals; up to 16 - PROB_BITS raw bits of the state tell which one of a range */
+#define ESCAPE 15     /* the symbol of residuals from ESCAPE_LEAST on, which are stored separately */
 #define ESCAPE_LEAST 168
 #define PROB_BITS 10
 #define PROB_SCALE (1u << PROB_BITS)
@@ -167,13 +168,13 @@ typedef struct lanes {
     size_t period; /* rows after which the row above counts as zero */
 } lanes;
 
-/* cells[column * width + lane] = codes of row `row`; 0 where there is no element. A BLOCK of codes behind n is readable. */
+/* cells[column * width + lane] = codes of row `row`; 0 where there is no element. A BLOCK of codes after n is readable. */
 typedef void gather_row_fn(const lanes *g, const void *codes, size_t row, void *cells);
 typedef void scatter_row_fn(const lanes *g, const void *cells, size_t row, void *codes);
 
 /* Symbols (raw bits << 8 | context << 4 | symbol) of one row of cells, given the row above; both have one position of padding
  * on either side, already filled. identity: residuals are not zigzagged (predictor NONE). Residuals of symbol ESCAPE are
- * appended to `escapes`, less ESCAPE_LEAST; room for 32 behind them. Returns the end of these. */
+ * appended to `escapes`, less ESCAPE_LEAST; after them there must be room for 32. Returns their end. */
 typedef uint32_t *model_row_fn(enum predictor predictor, bool identity, const void *above, const void *row, size_t columns,
                                size_t width, uint16_t *symbols, uint32_t *escapes);
 
@@ -182,13 +183,13 @@ typedef struct symbol_tables {
     uint16_t start[N_CONTEXTS][N_SYMBOLS + 1]; /* the sum of the frequencies before a symbol */
     uint8_t symbol[N_CONTEXTS][PROB_SCALE];    /* by slot */
     /* Starts for a search in two steps, as start << 4 | symbol: of symbols 4, 8 and 12 by outlook, then of the three symbols
-     * behind that by bits: context (high half), 3 - symbol / 4, context (low half), two bits each. */
+     * after that by bits: context (high half), 3 - symbol / 4, context (low half), two bits each. */
     uint16_t quarter[3][32], within[3][64];
 } symbol_tables;
 
 typedef struct entropy_reader {
     uint32_t state[LANES];
-    const uint8_t *words, *end; /* 16-bit words; `end` and the 128 bytes behind it are readable */
+    const uint8_t *words, *end; /* 16-bit words; the 128 bytes from `end` on are readable */
     const symbol_tables *tables;
     bit_reader escapes;
     unsigned escape_order;

@@ -44,8 +44,8 @@ HOT __m512i codes_f32(enum quantiser_mode mode, __m512 v, __m512 t)
     return _mm512_mask_cvt_roundps_epi32(c, below, t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
 }
 
-/* 64 elements that are taken to be in range, and then come back within the bound (quantiser.c); `s` tells afterwards whether
- * they were. */
+/* Quantises 64 elements that are assumed to be in range, so that they come back within the bound (quantiser.c); `s` tells
+ * afterwards whether they were. */
 HOT void quantise_block_f32(const quantiser *q, enum quantiser_mode mode, const float *x, int16_t *codes, f32_sums *s)
 {
     const __m512 inverse = _mm512_set1_ps(q->inverse);
@@ -61,8 +61,8 @@ HOT void quantise_block_f32(const quantiser *q, enum quantiser_mode mode, const 
     _mm512_storeu_si512(codes + 32, _mm512_permutex2var_epi16(c[2], even, c[3]));
 }
 
-/* Whether all n elements summed up were within the range of codes, and far enough from that of floats for the product of a code
- * and the step. NaN and Inf show in the squares. */
+/* Were all n elements summed up within the range of codes, and far enough within that of floats for the product of a code and
+ * the step? NaN and Inf show in the squares. */
 static inline bool f32_sums_clean(const f32_sums *s, const quantiser *q, size_t n)
 {
     if (q->mode == QUANTISE_NONZERO && (size_t)_mm512_reduce_add_epi32(s->nonzero) < n)
@@ -83,7 +83,7 @@ static inline void f32_sums_take(const f32_sums *s, moments *m)
     m->max = fmax(m->max, (double)_mm512_reduce_max_ps(s->high));
 }
 
-/* 64 elements of any kind: those that fail are told, and get code 0. */
+/* Quantises 64 elements of any kind. Returns a bit for each that failed, which gets code 0. */
 HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode, const float *x, uint32_t first,
                                     int16_t *codes, f32_sums *s)
 {
@@ -108,8 +108,8 @@ HOT uint64_t quantise_block_checked(const quantiser *q, enum quantiser_mode mode
     return failed;
 }
 
-/* Whole blocks. Runs without the checks of single elements, which dither needs, and again with them if the tile turns out to
- * need them. */
+/* Quantises whole blocks without checking single elements, and again with these checks if the tile turns out to need them;
+ * dither always does. */
 HOT void quantise_blocks_f32(const quantiser *q, enum quantiser_mode mode, const float *x, size_t n, uint32_t first,
                              int16_t *codes, uint64_t *failed, moments *m)
 {
@@ -276,7 +276,7 @@ HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *
 
 /* ---- quantise, predict and pack in one loop, f32 ---- */
 
-#define LAG 4 /* blocks that packing stays behind, so that the codes it loads are no longer on their way to the cache */
+#define LAG 4 /* blocks between quantising and packing, so that the codes that packing loads have reached the cache */
 #define FETCH_AHEAD 2048 /* elements */
 
 HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum predictor predictor, bool identity, bool next_door)
@@ -288,7 +288,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
-    const float *ahead = j->ahead ? j->ahead : x; /* which is here already */
+    const float *prefetch = j->prefetch ? j->prefetch : x; /* which is in the cache */
     f32_sums s = f32_sums_make();
     uint8_t *out = *j->out;
     __m512i before = _mm512_loadu_si512(codes - 32);
@@ -299,7 +299,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
             for (int line = 0; line < 4; line++)
                 _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 16 * line), _MM_HINT_T0);
             for (int line = 0; line < 4; line++)
-                _mm_prefetch((const char *)(ahead + b * BLOCK + 16 * line), _MM_HINT_T1);
+                _mm_prefetch((const char *)(prefetch + b * BLOCK + 16 * line), _MM_HINT_T1);
             if (mode == QUANTISE_DITHER)
                 failed[b] = quantise_block_checked(&q, mode, x + b * BLOCK, (uint32_t)((first_block + b) * BLOCK),
                                                    codes + b * BLOCK, &s);

@@ -9,7 +9,7 @@
  *   bitmap   a 64-bit map of the non-zeros, then the values z - 1 of these, w bits each
  *   plain    the 64 values z, w bits each
  * whichever is shortest. Values of more than 8 bits are cut into bytes from the least significant up: the first bytes of all
- * values, the second bytes of all, ..., last the bits that are left. Those are packed one behind the other, least significant
+ * values, the second bytes of all, ..., last the bits that are left. Those are packed one after the other, least significant
  * bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind - 6; 15
  * for anything else, with a byte in front: w, plus 128 for bitmap.
  */
@@ -53,7 +53,7 @@ static inline void NAME(predict)(enum predictor predictor, bool identity, const 
 }
 
 /* c[i] += c[i - distance] in order. Runs of `distance` elements are independent of each other. */
-static inline void NAME(add_behind)(UCODE *c, size_t n, size_t distance)
+static inline void NAME(strided_sum)(UCODE *c, size_t n, size_t distance)
 {
     for (size_t i = 0; i < n; i += distance) {
         size_t run = n - i < distance ? n - i : distance;
@@ -76,8 +76,8 @@ static inline void NAME(add_lorenzo)(UCODE *c, size_t n, strides s)
 static inline void NAME(unpredict)(enum predictor predictor, void *codes, size_t n, strides s)
 {
     switch (predictor) {
-    case PREDICT_LEFT: NAME(add_behind)(codes, n, s.left); break;
-    case PREDICT_UP: NAME(add_behind)(codes, n, s.up); break;
+    case PREDICT_LEFT: NAME(strided_sum)(codes, n, s.left); break;
+    case PREDICT_UP: NAME(strided_sum)(codes, n, s.up); break;
     case PREDICT_LORENZO: NAME(add_lorenzo)(codes, n, s); break;
     default: break;
     }
