@@ -3,8 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "testing.h"
 #include "kit/turns.h"
+#include "testing.h"
 
 enum { N = 3, ROUNDS = 4 };
 
