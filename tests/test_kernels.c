@@ -571,7 +571,7 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
                               .residuals = residuals,
                               .kinds = out->packed.kinds,
                               .out = &end,
-                              .ahead = c->identity ? NULL : (const float *)(const void *)residuals};
+                              .prefetch = c->identity ? NULL : (const float *)(const void *)residuals};
         n_failed = k->encode_tile[c->q.dtype](&job);
     } else {
         reference->quantise[CODES16][c->q.dtype](&c->q.q, c->x, c->q.n, c->q.first, codes, out->failed, &out->moments);
@@ -603,7 +603,7 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
                               .codes = codes,
                               .x = x,
                               .stream = stream,
-                              .ahead = stream ? (const float *)(const void *)p->data : NULL};
+                              .prefetch = stream ? (const float *)(const void *)p->data : NULL};
     if (k)
         return k->decode_tile[c->q.dtype](&tile) && in.next == in.end;
     if (!reference->unpack[CODES16](p->kinds, 0, n_blocks, c->identity, &in, codes))

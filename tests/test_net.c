@@ -286,7 +286,7 @@ static void test_many_layers(void **state)
         assert_int_equal(comet_net_add(net, &l, NULL), COMET_OK);
     }
     strcpy(l.name, "more");
-    assert_refused(net, &l, "more: the net has 65535 layers already, the most there may be");
+    assert_refused(net, &l, "more: the net has 65535 layers already, which is the limit");
     for (uint32_t v = 1; v < NET_MAX_VALUES; v++) {
         char name[16];
         const size_t length = (size_t)snprintf(name, sizeof name, "r%u.xy", v);
@@ -341,7 +341,7 @@ static const struct {
     {HEAD "f = flatten\nc = conv out=4 kernel=1\n",
      "t:4: c: its input f (1568, flat) is flat; conv takes channels x height x width"},
     {HEAD "f = flatten\ng = flatten\n", "t:4: g: its input f (1568, flat) is flat; flatten takes channels x height x width"},
-    {HEAD "n = lrn size=4\n", "t:3: n: size 4 is even; a window has a middle"},
+    {HEAD "n = lrn size=4\n", "t:3: n: size 4 is even; it must be odd"},
     /* numbers of inputs, names */
     {HEAD "a = add input\n", "t:3: a: add takes 2 inputs, not 1"},
     {HEAD "a = add\n", "t:3: a: add takes 2 inputs, not 1"},
@@ -352,8 +352,8 @@ static const struct {
      "t:3: c: more than 16 inputs"},
     {HEAD "r = relu\nr = silu\n", "t:4: r: layer 1, a relu, has this name already"},
     {HEAD "input = relu\n", "t:3: input: this is the name of the net's input"},
-    {HEAD "r = relu inptu\n", "t:3: r: its input 'inptu' does not stand above; did you mean input?"},
-    {HEAD "r = relu r\n", "t:3: r: its input 'r' does not stand above"},
+    {HEAD "r = relu inptu\n", "t:3: r: its input 'inptu' is not defined above; did you mean input?"},
+    {HEAD "r = relu r\n", "t:3: r: its input 'r' is not defined above"},
     {HEAD "a/b = relu\n", "t:3: the layer's name 'a/b' has characters other than letters, digits, '_', '.' and '-'"},
     {HEAD " = relu\n", "t:3: the layer's name '' is empty"},
     {HEAD "abcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdefghijabcdef = relu\n",

@@ -418,16 +418,16 @@ static void test_hints_are_forgotten(void **state)
     comet_slot raw = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_RAW, COMET_LEVEL_FAST, 0));
     assert_ok(comet_store_put(s, raw, x));
     comet_store_prefetch(s, 0, x);
-    assert_true(ws->ahead == x);
+    assert_true(ws->prefetch == x);
     assert_status(comet_store_take_tile(s, coded, 0, 0, room, &tile), COMET_ERROR_ARGUMENT);
-    assert_null(ws->ahead);
+    assert_null(ws->prefetch);
     comet_store_prefetch(s, 0, x);
     assert_ok(comet_store_take_tile(s, raw, 0, 0, room, &tile));
-    assert_null(ws->ahead);
+    assert_null(ws->prefetch);
     put_by_tiles(s, coded, x, 1); /* with hints at every other tile */
     comet_store_prefetch(s, 0, x);
     assert_ok(comet_store_take_tile(s, coded, 0, 0, room, &tile));
-    assert_null(ws->ahead);
+    assert_null(ws->prefetch);
     comet_store_destroy(s);
     free(x);
     free(room);
