@@ -123,7 +123,7 @@ static comet_status read_body(gzFile stream, idx_file *file)
     const comet_status status = read_exactly(stream, file->path, file->data, file->bytes);
     if (status != COMET_OK)
         return status;
-    const int n = gzread(stream, &more, 1); /* also checks gzip's checksum */
+    const int n = gzread(stream, &more, 1); /* this checks gzip's checksum, too */
     if (n != 0)
         return comet_fail(COMET_ERROR_CORRUPT,
                           n < 0 ? "%s: its checksum does not match; fetch it again"

@@ -42,7 +42,7 @@ static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
             comet_store_prefetch(job->m->store, worker, job->dy + first);
             TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
         }
-        pass_where_positive(n, y, job->dy + first, job->dx + first);
+        relu_backward(n, y, job->dy + first, job->dx + first);
     }
     if (job->sums)
         channel_sums_add(job->sums, k, job->dx + first);
