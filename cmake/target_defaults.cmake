@@ -1,7 +1,7 @@
 # Language, numerics and warnings that every target of this project is compiled with.
 #
 # Numerics: results must be the same for any compiler and instruction set, so no fast-math and no contraction to fused
-# multiply-add. Errno and floating-point traps are never looked at; giving them up changes no result.
+# multiply-add. Errno and floating-point traps are never read, so giving them up changes no result.
 
 set(COMET_WARNINGS
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wundef -Wvla -Wstrict-prototypes -Wmissing-prototypes

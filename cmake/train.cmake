@@ -14,7 +14,7 @@ if(PkgConfig_FOUND)
     pkg_check_modules(CJSON IMPORTED_TARGET libcjson)
 endif()
 
-# "2.6.3", from the header, since pkg-config and CMake's package are not everywhere; empty where no header tells.
+# "2.6.3", from the header, since pkg-config and CMake's package are not everywhere; empty where no header has it.
 function(comet_find_dnnl_version result)
     set(numbers)
     foreach(header oneapi/dnnl/dnnl_version.h dnnl_version.h)
@@ -27,7 +27,7 @@ function(comet_find_dnnl_version result)
     set(${result} "${version}" PARENT_SCOPE)
 endfunction()
 
-# Why training cannot be built, in words that follow a colon; empty where it can.
+# Sets the reason why training cannot be built, as words after a colon; empty where it can be built.
 function(comet_find_train_missing result)
     set(DNNL_FOUND FALSE)
     if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
@@ -66,7 +66,7 @@ endif()
 file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS src/train/*.c)
 add_library(comet_train_objects OBJECT ${train_sources})
 comet_target_defaults(comet_train_objects)
-# Functions that take vectors are all inlined: how they would be called does not matter.
+# Functions that take vectors are all inlined, so the warning about their calling convention does not matter.
 set_source_files_properties(src/train/math/norm.c PROPERTIES COMPILE_OPTIONS -Wno-psabi)
 set_target_properties(comet_train_objects PROPERTIES POSITION_INDEPENDENT_CODE ON)
 target_include_directories(comet_train_objects PRIVATE include src)

@@ -31,7 +31,7 @@ def batch_norm(eb, rho, mode, m=4096, draws=2000):
 
 
 def cut_off(eb, coarse, rho, m=4096, draws=1000):
-    """Energy of the error of dx behind a relu over the bound on it, with errors `coarse` times larger where it did not pass."""
+    """Energy of the error of dx after a relu over the bound on it, with errors `coarse` times larger where it did not pass."""
     measured = allowed = 0
     for _ in range(draws):
         x = RNG.normal(size=m)
@@ -45,7 +45,7 @@ def cut_off(eb, coarse, rho, m=4096, draws=1000):
 
 
 def folded(eb, rho, mode, mean_dy=0.2, channels=16, out=64, m=2048, draws=200):
-    """Energies of the errors of d gamma and of dz over the predicted ones, batch norm of z = W a with a stored behind a relu."""
+    """Energies of the errors of d gamma and of dz over the predicted ones, batch norm of z = W a with a stored after a relu."""
     scale = passed = scale_predicted = passed_predicted = 0
     for _ in range(draws):
         w = RNG.normal(size=(out, channels))
@@ -112,7 +112,7 @@ def lrn(alpha_x2):
 
 
 def mean_error(eb, mean, n=20000, draws=400):
-    """Energy of the error of one weight behind relu(N(0, 1)) over G eb^2, and the formula's."""
+    """Energy of the error of one weight after relu(N(0, 1)) over G eb^2, and the formula's."""
     true = formula = 0
     for _ in range(draws):
         x, dy = np.maximum(RNG.normal(size=n), 0), RNG.normal(size=n) + mean

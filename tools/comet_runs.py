@@ -87,7 +87,7 @@ def synthetic(model, image, batch, n_steps):
 
 
 def train(program, options, folder):
-    """Trains into a folder and returns its last checkpoint. The options must give the rate: its default is not held still."""
+    """Trains into a folder and returns its last checkpoint. The options must give the rate: its default may change."""
     done = subprocess.run([program, "train", *map(str, options), "--out", folder], stdin=subprocess.DEVNULL, capture_output=True,
                           env=environment(), check=False)
     checkpoint = folder / "last.safetensors"

@@ -330,7 +330,7 @@ def read_payloads(reader, header, index):
         if header.flags & CHUNK_CHECKSUMS:
             require(xxh64(payload) & MASK32 == checksum, f"chunk {chunk}: wrong checksum")
         payloads.append(payload)
-    require(reader.left() == 0, f"{reader.left()} bytes behind the last chunk")
+    require(reader.left() == 0, f"{reader.left()} bytes after the last chunk")
     return payloads
 
 
@@ -404,7 +404,7 @@ def decode_chunk(header, number, payload, stats):
 
 def decode_raw(header, n, reader):
     elements = reader.take(n * header.element_type.size())
-    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes behind the raw elements")
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the raw elements")
     return elements
 
 
@@ -459,7 +459,7 @@ def place_outliers(chunk, count, reader, patterns):
         places.append(place)
     for place, pattern in zip(places, reader.numbers(chunk.header.element_type.code, count)):
         patterns[place] = pattern
-    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes behind the outliers")
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the outliers")
 
 
 # ---- section 4: codes to elements ----
@@ -748,7 +748,7 @@ def decode_cells(chunk, lanes, coder):
 
 
 def decode_row(chunk, above, coder):
-    """The row's cells as a list of columns, each a list of lanes; `above` is the row above, likewise."""
+    """The row's cells as a list of columns, each a list of lanes; `above` is the row above in the same form."""
     cells = []
     for column, n in enumerate(above):
         w = cells[column - 1] if column > 0 else n

@@ -159,7 +159,7 @@ static void test_cifar10_faults(void **state)
     const char *folder = *state, *spec = text_of("cifar10:%s", folder);
     char kept[600];
     snprintf(kept, sizeof kept, "%s", spec);
-    REFUSED(kept, COMET_SPLIT_TEST, COMET_ERROR_IO, "test_batch.bin is not there", folder);
+    REFUSED(kept, COMET_SPLIT_TEST, COMET_ERROR_IO, "test_batch.bin was not found", folder);
     write_file(folder, "test_batch.bin.xz", "xz", 2);
     REFUSED(kept, COMET_SPLIT_TEST, COMET_ERROR_IO, "unpack with: xz -dk", "/*.xz");
     write_cifar_all(folder);
@@ -171,7 +171,7 @@ static void test_cifar10_faults(void **state)
     write_file(folder, "data_batch_3.bin", record, sizeof record);
     REFUSED(kept, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, "data_batch_3.bin", "label 10 of record 0", "0 to 9");
     assert_int_equal(unlink(text_of("%s/data_batch_3.bin", folder)), 0);
-    REFUSED(kept, COMET_SPLIT_TRAIN, COMET_ERROR_IO, "data_batch_3.bin is not there");
+    REFUSED(kept, COMET_SPLIT_TRAIN, COMET_ERROR_IO, "data_batch_3.bin was not found");
     make_folder(text_of("%s/data_batch_3.bin", folder));
     REFUSED(kept, COMET_SPLIT_TRAIN, COMET_ERROR_IO, "data_batch_3.bin: not a regular file");
 }
@@ -244,9 +244,9 @@ static void test_idx_faults(void **state)
     const char *folder = *state;
     char spec[600];
     snprintf(spec, sizeof spec, "idx:%s", folder);
-    REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_IO, "train-images-idx3-ubyte is not there", ".gz");
+    REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_IO, "train-images-idx3-ubyte was not found", ".gz");
     write_idx(folder, "train", false, 20, 0);
-    REFUSED(spec, COMET_SPLIT_TEST, COMET_ERROR_IO, "t10k-images-idx3-ubyte is not there");
+    REFUSED(spec, COMET_SPLIT_TEST, COMET_ERROR_IO, "t10k-images-idx3-ubyte was not found");
     const char *images = "train-images-idx3-ubyte", *labels = "train-labels-idx1-ubyte";
     uint8_t zeros[1000] = {0};
     write_blob(folder, images, idx_bytes(0x801, 3, (const uint32_t[]){20, 6, 6}, zeros, 720));
@@ -254,7 +254,7 @@ static void test_idx_faults(void **state)
     write_blob(folder, images, idx_bytes(0x803, 3, (const uint32_t[]){20, 6, 6}, zeros, 719));
     REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, images, "truncated", "719 of the 720");
     write_blob(folder, images, idx_bytes(0x803, 3, (const uint32_t[]){20, 6, 6}, zeros, 721));
-    REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, images, "longer than its header tells");
+    REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, images, "longer than its header declares");
     write_blob(folder, images, idx_bytes(0x803, 1, (const uint32_t[]){20}, zeros, 0));
     REFUSED(spec, COMET_SPLIT_TRAIN, COMET_ERROR_CORRUPT, images, "truncated");
     write_blob(folder, images, idx_bytes(0x803, 3, (const uint32_t[]){UINT32_MAX, 16384, 16384}, zeros, 720));

@@ -59,7 +59,7 @@ static void check_pass(const float *y, const float *dy, const float *dx, size_t 
             fail_because("%a where the output is %a: %a at %zu of %zu", (double)dy[i], (double)y[i], (double)dx[i], i, n);
 }
 
-static void test_pass_where_positive(void **state)
+static void test_relu_backward(void **state)
 {
     float y[MOST], dy[MOST], dx[MOST + 1];
     test_rng r = {72};
@@ -67,10 +67,10 @@ static void test_pass_where_positive(void **state)
         fill(&r, y, n);
         fill(&r, dy, n);
         dx[n] = 7;
-        pass_where_positive(n, y, dy, dx);
+        relu_backward(n, y, dy, dx);
         check_pass(y, dy, dx, n);
         memcpy(dx, dy, n * sizeof *dx);
-        pass_where_positive(n, y, dx, dx);
+        relu_backward(n, y, dx, dx);
         check_pass(y, dy, dx, n);
         assert_true(dx[n] == 7);
     }
@@ -105,7 +105,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),
-        cmocka_unit_test(test_pass_where_positive),
+        cmocka_unit_test(test_relu_backward),
         cmocka_unit_test(test_relu_backward_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

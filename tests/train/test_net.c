@@ -221,7 +221,7 @@ static void test_many_layers(void **state)
         assert_int_equal(comet_net_add(net, &l, NULL), COMET_OK);
     }
     strcpy(l.name, "more");
-    assert_refused(net, &l, "more: the net has 65535 layers already, the most there may be");
+    assert_refused(net, &l, "more: the net has 65535 layers already, which is the limit");
     for (uint32_t v = 1; v < NET_MAX_VALUES; v++) {
         char name[16];
         const size_t length = (size_t)snprintf(name, sizeof name, "r%u.xy", v);

@@ -11,10 +11,10 @@
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
 
-#define SPIKE 2.0           /* times the mean loss, and */
-#define SPIKE_SPREADS 6.0   /* mean deviations above it: losses of small batches differ by much */
-#define HIDDEN_MOMENTUM 0.9 /* of optimisers that have none */
-#define COARSEST 1024.0     /* the policy sets a limit by the tensor's deviation */
+#define SPIKE 2.0           /* a spike is at least this many times the mean loss, and */
+#define SPIKE_SPREADS 6.0   /* this many mean deviations above it: losses of small batches differ by much */
+#define HIDDEN_MOMENTUM 0.9 /* for optimisers that have no momentum */
+#define COARSEST 1024.0     /* policy.c sets a lower limit, by the tensor's deviation */
 #define SILU_GAIN 0.126     /* docs/theory.md */
 #define SIGMOID_GAIN (4.0 / 3)
 
@@ -108,7 +108,8 @@ static comet_status allocate(comet_model *m)
     a->clocks = calloc(n_slots + 1, sizeof *a->clocks);
     return a->seen && a->dense && a->deviations && a->cut_gains && a->coarse && a->clocks
                ? COMET_OK
-               : comet_fail(COMET_ERROR_MEMORY, "no memory to assess %u consumers", adapt_n_consumers(a->adapt));
+               : comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate figures of %u consumers",
+                            adapt_n_consumers(a->adapt));
 }
 
 void assess_destroy(comet_model *m)
@@ -136,7 +137,7 @@ void assess_destroy(comet_model *m)
 void comet_model_hold_bounds(comet_model *m, bool hold)
 {
     if (m->assessment)
-        m->assessment->held_still = hold;
+        m->assessment->frozen = hold;
 }
 
 static void observe_pass(const comet_model *m, const pass_consumer *p)
@@ -149,7 +150,7 @@ static void observe_pass(const comet_model *m, const pass_consumer *p)
     adapt_observe(m->assessment->adapt, p->consumer, &seen);
 }
 
-/* ||g - mean||^2 and mean |momentum| over a weight tensor, where momentum, of `step` updates, estimates the mean. */
+/* ||g - mean||^2 and mean |momentum| over a weight tensor, where the momentum after `step` updates estimates the mean. */
 static void compare_with_momentum(const comet_model *m, const parameter *p, const float *gradient, uint64_t step,
                                   adapt_observation *seen)
 {
@@ -197,7 +198,7 @@ static void withdraw_bounds(comet_model *m, uint64_t step)
     m->assessment->n_withdrawals++;
 }
 
-/* Values that are not finite are held exactly, but say that something is wrong. */
+/* Values that are not finite are held exactly, but they show that something is wrong. */
 static void look_for_nonfinite(comet_model *m, uint64_t step)
 {
     assessment *a = m->assessment;
@@ -216,8 +217,9 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
         withdraw_bounds(m, step);
 }
 
-/* What the relu cut off reaches only the gradient that is passed on, where there is room left beside the rest: coarse^2 times
- * its part of the energy, docs/theory.md. It falls at once, like bounds of what is passed on, and rises half of the way. */
+/* An error in what the relu cut off reaches only the gradient that is passed on. There it may use what the other errors leave
+ * of the budget: coarse^2 times its part of the energy, docs/theory.md. The factor falls at once, like limits of pass-on
+ * consumers, and rises half of the way. */
 static void choose_coarse(comet_model *m, const op *o)
 {
     assessment *a = m->assessment;
@@ -266,7 +268,7 @@ static comet_status update_done(void *self, comet_model *m, uint64_t step)
         assess_now(m, step);
     TRY(choose_levels(m));
     const double seconds =
-        comet_now() - a->began; /* assessing takes longer: then only what is less than known tells something */
+        comet_now() - a->began; /* assessing takes longer: then the time counts only if it is less than the known one */
     if (!a->due || a->step_seconds == 0 || seconds < a->step_seconds)
         a->step_seconds = seconds;
     a->due = false;
@@ -296,8 +298,8 @@ static void count_held(comet_model *m)
     }
 }
 
-/* Deviations of what was put, about zero: relu outputs are compared with their own size. The next step's bounds need them, also
- * where that is in another process: so they are kept here and not read off the store. */
+/* Keeps the deviations, about zero, of what was put: relu outputs are compared with their own size. The next step's bounds need
+ * them, and it may run in another process, so they are kept here instead of being read from the store. */
 static void keep_deviations(comet_model *m)
 {
     for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
@@ -309,7 +311,7 @@ static void keep_deviations(comet_model *m)
     }
 }
 
-/* Does the loss leave what the last steps had? Their spread is taken to be large until they have shown it. */
+/* Is the loss far above that of the last steps? Their spread is assumed to be large until it is known. */
 static bool is_spike(const assessment *a, double loss)
 {
     return a->loss_mean > 0 && loss > SPIKE * a->loss_mean && loss > a->loss_mean + SPIKE_SPREADS * a->loss_spread;
@@ -329,14 +331,14 @@ static void loss_known(void *self, comet_model *m, double loss)
     count_held(m);
     keep_deviations(m);
     const bool unsafe = !isfinite(loss) || is_spike(a, loss);
-    a->due = a->due && !unsafe; /* there will be no gradients, or such as tell nothing about the next ones */
+    a->due = a->due && !unsafe; /* there will be no gradients, or gradients that say nothing about the next ones */
     if (unsafe)
         withdraw_bounds(m, m->step);
     if (isfinite(loss))
         follow_loss(a, loss);
 }
 
-/* What a step does not show is not known, rather than as before. */
+/* What a step does not observe counts as unknown, not as before. */
 static void forget_observations(assessment *a, uint32_t n_slots)
 {
     for (uint32_t i = 0; i < adapt_n_consumers(a->adapt); i++)
@@ -349,7 +351,7 @@ static comet_status step_begins(void *self, comet_model *m)
 {
     assessment *a = self;
     a->began = comet_now();
-    a->due = !a->held_still && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+    a->due = !a->frozen && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
     forget_observations(a, comet_store_n_slots(m->store));
     return measure_begin(m);
 }
@@ -394,12 +396,12 @@ comet_status assess_create(comet_model *m)
         return COMET_OK;
     assessment *a = m->assessment = calloc(1, sizeof *a);
     if (!a)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the assessment of bounds");
     a->passes = calloc((size_t)m->n_ops * COMET_MAX_INPUTS, sizeof *a->passes);
     a->ops = calloc(m->n_ops, sizeof *a->ops);
     a->value_tensors = calloc(m->n_values, sizeof *a->value_tensors);
     if (!a->passes || !a->ops || !a->value_tensors)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for assessments");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the assessment of bounds");
     TRY(create_adapt(m));
     TRY(add_tensors(m));
     for (uint32_t i = 0; i < m->n_ops; i++)

@@ -33,8 +33,8 @@ struct assessment {
     adapt *adapt;
     op_bounds *ops;                      /* by op */
     uint32_t *value_tensors;             /* by value: of the adaptive bound; NONE: exact, or masks alone */
-    bool due, complete;                  /* this step is collected; and bounds were assessed with it */
-    bool held_still;                     /* no step is collected */
+    bool due, complete;                  /* this step is collected; bounds were assessed after it */
+    bool frozen;                         /* comet_model_hold_bounds: no step is collected */
     uint64_t n_assessments, n_collected; /* so far; steps collected for them */
     uint64_t n_withdrawals;              /* of all bounds, in this process */
     double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
@@ -42,13 +42,13 @@ struct assessment {
     pass_consumer *passes;
     uint32_t n_passes;
     double *deviations; /* by slot: of what was put last; 0: not known */
-    double *cut_gains;  /* by slot of a batch norm: part of its pass-on gain at most that is of what the relu cut off; NaN:
-                           unknown */
-    double *coarse;     /* by the same slots: how much more coarsely that is stored; at least 1, or 0 before it is known */
+    double *cut_gains;  /* by slot of a batch norm: the most that what the relu cut off contributes to its pass-on gain, as
+                           a part of that gain; NaN: unknown */
+    double *coarse;     /* by the same slots: how much more coarsely that is stored; at least 1; 0: unknown yet */
     bool *dense;        /* by slot: mode auto */
     level_clock *clocks;
-    bool chosen;        /* `dense` is; not after a resume */
-    uint64_t n_updates; /* that a hidden momentum has seen */
+    bool chosen;        /* `dense` is chosen; false after a resume */
+    uint64_t n_updates; /* updates of the hidden momentum */
     uint64_t n_nonzero; /* non-zeros of the input that is read now, in its parts so far */
     double began, step_seconds;
     uint64_t held, conv_raw, conv_held, n_nonfinite; /* of the last step, at its peak */
@@ -71,9 +71,9 @@ void assess_destroy(comet_model *m);
 
 /* ---- policy.c ---- */
 
-/* Sets the policies of all slots for the step to come, also where they are held exactly. */
+/* Sets the policies of all slots for the next step, those that are held exactly among them. */
 comet_status policy_set_all(comet_model *m);
-/* Mode auto: which slots are dense, where that is to be chosen. */
+/* Mode auto: chooses which slots are dense, where a choice is due. */
 comet_status choose_levels(comet_model *m);
 
 /* ---- measure.c: what the listener is told, see observer.h ---- */

@@ -1,7 +1,7 @@
 /*
- * What errors do to gradients, collected in an assessing step. Every convolution tells what an error of its stored input does
- * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them in turn the error itself, from a
- * sample (sample.h).
+ * Collects, in an assessed step, what errors do to gradients. Every convolution reports what an error of its stored input does
+ * to its gradient: the gain from ||dY|| and the share of non-zeros, and for some of them, in turns, the error itself, measured
+ * on a sample (sample.h).
  */
 #include <math.h>
 
@@ -58,7 +58,7 @@ static double share_on_image(const comet_layer *l, int d, uint64_t in, uint64_t 
     return (double)n / (double)(out * l->kernel[d]);
 }
 
-/* Inputs that a weight's gradient sums up for each output position, in the mean. */
+/* The mean number of inputs that a weight's gradient sums up for each output position. */
 static double taps_on_image(const comet_model *m, const op *o)
 {
     const parameter *p = &m->parameters[o->weight];
@@ -80,7 +80,7 @@ static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images
     return taps_on_image(m, o) * nonzero / 3 * energy;
 }
 
-/* Elements of an input without what fills up its blocks. */
+/* Elements of an input without the padding of its blocks. */
 static double real_elements(const comet_model *m, const op *o)
 {
     uint64_t dims[5];
@@ -137,8 +137,8 @@ comet_status measure_part(void *self, comet_model *m, const op *o, uint32_t part
     return COMET_OK;
 }
 
-/* Share of the energy of the gradient passed on, for an error of bound 1; NaN where something is let into a gradient that is
- * nothing, or not finite. */
+/* The error's share of the energy of the gradient that is passed on, for a bound of 1; NaN where that gradient is zero although
+ * there is an error, or not finite. */
 static double share_of_energy(double harmful, const norm_harm *harm)
 {
     return harm->energy > 0 ? harmful / harm->energy / 3 : harmful == 0 ? 0 : NAN;
@@ -175,7 +175,8 @@ comet_status measure_folded_part(void *self, comet_model *m, const op *o, uint32
     return COMET_OK;
 }
 
-/* ||g (dy - mean)||^2 over the sample's images: what meets errors of the input, but for the small part that xhat takes. */
+/* ||g (dy - mean)||^2 over the sample's images: the gradient that errors of the input are multiplied by, without the small part
+ * of xhat. */
 static comet_status sample_energy(const comet_model *m, const op *o, double *energy)
 {
     const folded *f = folded_of(o);
@@ -228,8 +229,8 @@ static comet_status compare_folded(comet_model *m, const op *o, double eb, doubl
     return COMET_OK;
 }
 
-/* What an error of the input does to the batch norm: its variance is that of xhat's error by (row of W)^2 r^2. *centred:
- * ||g (dy - mean)||^2. */
+/* What an error of the input does to the batch norm: the variance of xhat's error is the input error's times (row of W)^2 r^2.
+ * *centred: ||g (dy - mean)||^2. */
 static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, double *centred)
 {
     const folded *f = folded_of(o);

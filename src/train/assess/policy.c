@@ -1,5 +1,5 @@
 /*
- * How each saved tensor is held in the step to come: exactly, or within its bound, at which level, in memory or on disk.
+ * How each saved tensor is held in the next step: exactly, or within its bound, at which level, in memory or on disk.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,19 +10,19 @@
 
 #define WIDEST_BOUND 0.35    /* standard deviations: docs/theory.md, section 8 */
 #define WIDEST_CUT 1.0       /* the same for what a relu cut off, which only sums over many elements read */
-#define NARROW_ASSESSMENTS 2 /* until bounds have doubled twice from where they start */
-#define UNKNOWN_RATIO 8      /* of what has not been put yet, where it may be lossy */
+#define NARROW_ASSESSMENTS 2 /* bounds are narrow until they have doubled twice */
+#define UNKNOWN_RATIO 8      /* assumed of a slot that has not been put yet and may be lossy */
 
-/* Standard deviations, while nothing is known, at the start and after a loss spike: where gradients of different positions are
- * independent, such errors add a twelfth of the allowed noise, or 0.03 % of the gradient's variance under the paper's rule
- * (docs/theory.md, section 3). */
+/* The bound, in standard deviations, while nothing is known: at the start and after a loss spike. Where gradients of different
+ * positions are independent, such errors add a twelfth of the allowed noise, or 0.03 % of the gradient's variance under the
+ * paper's rule (docs/theory.md, section 3). */
 static double start_bound(const comet_model *m)
 {
     const comet_compression *c = &m->params.compression;
     return fmin(c->sigma > 0 ? 3 * c->sigma : 0.5 * sqrt(c->noise), 0.05);
 }
 
-/* So much so that level fast would take more memory than it does later. */
+/* Are bounds so narrow that level fast would take more memory than it does later? */
 static bool bounds_are_narrow(const assessment *a)
 {
     return adapt_n_assessed(a->adapt) < NARROW_ASSESSMENTS;
@@ -85,7 +85,7 @@ static double norm_deviation(const comet_model *m, const op *o)
     return sqrt(squares / (double)channels);
 }
 
-/* Sets how much more coarsely what the relu cut off is stored, too. */
+/* Sets batch_norm.coarse, too: how much more coarsely what the relu cut off is stored. */
 static comet_slot_policy norm_policy(const comet_model *m, const op *o)
 {
     batch_norm *norm = batch_norm_of(o);
@@ -96,7 +96,7 @@ static comet_slot_policy norm_policy(const comet_model *m, const op *o)
     comet_slot_policy p = bounded_policy(m, o->own.slot);
     const double eb = adapt_eb(m->assessment->adapt, tensor), deviation = norm_deviation(m, o);
     p.eb = eb == 0 ? start_bound(m) * deviation : fmin(eb, WIDEST_BOUND * deviation);
-    if (!isfinite(p.eb)) /* gamma is not: forward will tell */
+    if (!isfinite(p.eb)) /* gamma is not finite: forward will report it */
         p.eb = 0;
     if (o->relu && eb > 0 && p.eb > 0)
         norm->coarse = (float)fmax(1, fmin(m->assessment->coarse[o->own.slot], WIDEST_CUT * deviation / p.eb));
@@ -144,8 +144,8 @@ comet_status policy_set_all(comet_model *m)
 
 /* ---- levels ---- */
 
-/* Levels are chosen in assessments, and once more after a resume, as soon as a step has told how long it takes. While bounds
- * are narrow there is no choice, and times are not those of the levels to come. */
+/* Levels are chosen in assessments, and once more after a resume, as soon as the duration of a step is known. While bounds are
+ * narrow there is no choice, and times say little about later steps. */
 static bool levels_are_due(const comet_model *m)
 {
     const assessment *a = m->assessment;
@@ -153,7 +153,7 @@ static bool levels_are_due(const comet_model *m)
            (a->complete || !a->chosen);
 }
 
-/* Since the level was last changed. */
+/* The mean since the level was last changed. */
 static double seconds_a_put(const level_clock *c, const comet_slot_report *r)
 {
     return (r->seconds_put + r->seconds_take - c->seconds) / (double)(r->n_puts - c->n_puts);
@@ -171,7 +171,7 @@ static void set_level(comet_model *m, comet_slot slot, bool dense)
         a->clocks[slot] = (level_clock){.seconds = r.seconds_put + r.seconds_take, .n_puts = r.n_puts};
 }
 
-/* The cheapest levels within the budget of time. What the other level would give is guessed from the one in use. */
+/* The cheapest levels within the budget of time. What the other level would give is estimated from the one in use. */
 comet_status choose_levels(comet_model *m)
 {
     assessment *a = m->assessment;
@@ -182,7 +182,7 @@ comet_status choose_levels(comet_model *m)
     const double smaller = 1.5, slower = 6;
     level_choice *choices = calloc(n, sizeof *choices);
     if (!choices)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to choose levels");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the choice of levels");
     for (comet_slot s = 0; s < n; s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);

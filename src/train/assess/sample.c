@@ -12,18 +12,18 @@
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
 
-#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's, but at least one image's */
+#define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's sample, but at least one image */
 #define SAMPLE_IMAGES 32
 #define SAMPLE_CHANNELS 16
-#define BOUND_UNITS 64.0F               /* of a sample in a bound: rounding, twice, then adds 1/8192 to the variance */
-#define FINEST (1.0 / 8192)             /* bound, in deviations of the tensor, from which on errors are measured */
+#define BOUND_UNITS 64.0F               /* units of a sample in a bound: two roundings then add 1/8192 to the variance */
+#define FINEST (1.0 / 8192)             /* the least bound, in deviations of the tensor, whose errors are measured */
 #define SHIFT 12582912.0F               /* 1.5 * 2^23: floats above it are whole numbers */
-#define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept at once, but at least one convolution's */
+#define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept in one step, but at least one convolution's */
 
 /* ---- create ---- */
 
-/* Channels that follow one another lie together in planes and blocks, some of which make a sample. All of them where they do
- * not, or where not all meet the same weights. */
+/* In planar and blocked layouts neighbouring channels lie together, and some of them make a sample. In other layouts, and with
+ * groups, a sample has all channels. */
 static sampler choose_sample(const comet_model *m, const op *o)
 {
     const layout *l = input_layout(m, o);
@@ -55,7 +55,7 @@ static comet_status make_kernels(comet_model *m, const op *o, sampler *s)
     return kernel_reorder(m->backend, kernel_layout(s->gradient, ARG_DIFF_WEIGHTS), rows, &s->to_plain);
 }
 
-/* Work: the error, what the kernel makes of it, that row by row, the scratchpad. */
+/* Work memory holds the error, the gradient that the kernel makes of it, that gradient row by row, and the scratchpad. */
 static uint64_t error_floats(const sampler *s)
 {
     return s->n_images * s->n;
@@ -81,7 +81,7 @@ static uint64_t work_bytes(const comet_model *m, const op *o)
     return floats * sizeof(float) + max_u64(of_gradient, s->to_plain ? kernel_scratch_bytes(s->to_plain) : 0);
 }
 
-/* The turn that is filled last, or the next one where that would be too much. */
+/* Adds the sample to the last turn, or to a new one where that would be too large. */
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = sampler_of(m, o);
@@ -97,7 +97,7 @@ static void take_turn(comet_model *m, const op *o, uint64_t *filled)
     m->samples.work_bytes = max_u64(m->samples.work_bytes, work_bytes(m, o));
 }
 
-/* A convolution that backward runs, with an input that is stored with errors; images are not. */
+/* Does backward run this convolution on an input that is stored with errors? The net's own input is not. */
 static bool is_measured(const comet_model *m, const op *o)
 {
     const uint32_t input = o->inputs[0];
@@ -109,7 +109,7 @@ static comet_status make_sampler(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = m->samples.samplers[o->index] = malloc(sizeof *s);
     if (!s)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a sampler for %s", o->layer->name);
     *s = choose_sample(m, o);
     TRY(make_kernels(m, o, s));
     take_turn(m, o, filled);
@@ -123,7 +123,7 @@ comet_status sample_find(comet_model *m)
         return COMET_OK;
     m->samples.samplers = calloc(m->n_ops, sizeof(sampler *));
     if (!m->samples.samplers)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to measure errors of %u ops", m->n_ops);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate samplers for %u ops", m->n_ops);
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (is_measured(m, &m->ops[i]))
             TRY(make_sampler(m, &m->ops[i], &filled));
@@ -151,8 +151,9 @@ typedef struct image_job {
     float *error;
 } image_job;
 
-/* To the nearest unit, modulo 256: the last bits of a float that has SHIFT added. Anything for what is not finite or beyond
- * 2^16 bounds, as long as equals stay equal: such elements are stored as they are, unless bounds are finer than FINEST. */
+/* Rounds to the nearest unit, modulo 256: the last bits of a float after adding SHIFT. For an element that is not finite or
+ * beyond 2^16 bounds any result will do, as long as equal elements give equal results: such elements are stored exactly, unless
+ * bounds are finer than FINEST. */
 static uint8_t wrapped(float x, float per_unit)
 {
     const float shifted = x * per_unit + SHIFT;

@@ -1,8 +1,8 @@
 /*
- * Samples, by which the error of a convolution's gradient is measured. Forward keeps a few channels of its input for as many
- * images as there is room for; backward has them as they were stored; and since the gradient is linear in the input, the
- * gradient from the difference is the error that the sample made. A kernel of the sample's own size computes it, at a small
- * part of what the whole gradient costs. Images differ more than channels do, so that many images with few channels tell most.
+ * Samples serve to measure the error of a convolution's gradient. Forward keeps a few channels of its input for as many images
+ * as there is room for; backward has them as they were stored; and since the gradient is linear in the input, the gradient from
+ * the difference is the error that the sample made. A kernel of the sample's own size computes it, at a small part of what the
+ * whole gradient costs. Images differ more than channels do, so many images with few channels say most.
  *
  * The error is at most the bound, which forward knows. So an element is kept modulo four bounds, in 8 bits.
  */
@@ -13,17 +13,17 @@
 
 struct sampler {
     uint32_t n_images;  /* the first ones */
-    uint64_t channels;  /* that are sampled at once, */
-    uint64_t n_choices; /* out of so many times as many */
-    uint64_t n;         /* floats of an image that are theirs: they lie together, from `first` on */
+    uint64_t channels;  /* that are sampled at once: */
+    uint64_t n_choices; /* one of n_choices groups of channels */
+    uint64_t n;         /* floats of these channels in an image: they lie together, from `first` on */
     uint64_t first;
     uint64_t turn;    /* of model.samples.n_turns */
     uint64_t offset;  /* bytes, among the samples of its turn */
-    kernel *gradient; /* of the weights that meet these channels; NULL: own_depthwise */
+    kernel *gradient; /* of the weights that read these channels; NULL: own_depthwise */
     kernel *to_plain; /* folded: its result row by row, out x channels; else NULL */
     uint8_t *x;       /* as kept, in units of `unit`, modulo 256; NULL: there is no sample */
     float unit;
-    uint64_t n_nonzero; /* of what was stored, in the parts of the batch so far */
+    uint64_t n_nonzero; /* elements of what was stored, in the parts of the batch so far */
 };
 
 /* Makes samplers for all convolutions whose inputs are stored with errors. */
@@ -36,14 +36,14 @@ static inline sampler *sampler_of(const comet_model *m, const op *o)
     return m->samples.samplers ? m->samples.samplers[o->index] : NULL;
 }
 
-/* Channels of o's input as forward has them, to its place among `samples`: other ones in each round of all turns. Nothing is
- * kept where the bound is not known yet, 0, or far below the tensor's deviation. */
+/* Copies channels of o's input, as forward has them, to their place among `samples`; each round of all turns takes other
+ * channels. Nothing is kept where the bound is not known yet, 0, or far below the tensor's deviation. */
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples);
-/* The error of part `part` of the batch, which is taken, to its place in `work`. */
+/* Writes the error of part `part` of the batch, which has been taken, to its place in `work`. */
 void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work);
-/* The share of non-zeros in what was stored, not counting what fills up blocks; after all parts. */
+/* The share of non-zeros in what was stored, without the padding of blocks; to be called after all parts. */
 double sample_nonzero(const comet_model *m, const op *o);
-/* The gradient from the error that is in `work`: *n floats, there too. */
+/* Computes the gradient from the error in `work`: *n floats, which lie in `work`, too. */
 comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n);
 
 #endif

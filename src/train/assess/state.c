@@ -1,4 +1,4 @@
-/* What decides future steps, as numbers, and the way back from a step that failed; see state.h. */
+/* The state that decides future steps, as numbers, and the return from a step that failed; see state.h. */
 #include "train/assess/state.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ enum { STATE_VERSION = 4, N_STATE_HEAD = 9 };
 
 /* ---- for checkpoints ---- */
 
-/* Levels are not in it: they follow the clock, and any gives the same values. */
+/* Levels are not part of it: they depend on the clock, and any level gives the same values. */
 size_t model_state_n(const comet_model *m)
 {
     return m->assessment ? N_STATE_HEAD + 2 * comet_store_n_slots(m->store) + adapt_n_numbers(m->assessment->adapt) : 0;
@@ -57,7 +57,7 @@ static bool is_count(double x)
     return x >= 0 && x <= EXACT_WHOLE && x == floor(x);
 }
 
-/* The first four numbers say of what the state is, and must be those of this model. */
+/* The first four numbers say which model the state belongs to, and must be those of this one. */
 static bool state_fits(const comet_model *m, const double *x, size_t n)
 {
     double ours[N_STATE_HEAD];
@@ -110,7 +110,7 @@ comet_status model_keep(comet_model *m)
     if (!m->kept_state)
         m->kept_state = calloc(n + 1, sizeof *m->kept_state);
     if (!m->kept_state)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for the bounds before a step");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a copy of the bounds before a step");
     model_state_export(m, m->kept_state);
     if (m->n_statistics > 0)
         memcpy(m->kept_statistics, m->statistics, m->n_statistics * sizeof *m->statistics);

@@ -66,7 +66,7 @@ bool layout_is_depthwise(const layout *l, uint64_t block);
 /* ---- small matrices ---- */
 
 typedef struct product_spec {
-    uint64_t rows, columns, inner; /* of the result, and summed over */
+    uint64_t rows, columns, inner; /* of the result; length of the sums */
     bool transposed;               /* a lies as inner x rows */
 } product_spec;
 
@@ -89,16 +89,17 @@ typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
     bool bias, relu; /* relu: applied to the output in forward */
-    bool adds;       /* forward: to what is in the output */
-    bool winograd;   /* may be used, with scratchpads of at most so many bytes; the batch is cut into slices for that */
+    bool adds;       /* forward adds to what is in the output */
+    bool winograd;   /* may be used, with scratchpads of at most the bytes below; the batch is cut into slices for that */
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;
 
 /* `src`: how the input lies; the kernel may need another layout, see kernel_layout. Weights and dst are the library's choice.
  */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k);
-/* `forward` is the kernel above: layouts of src and dst are its own, but for the batch, which may be a part of its, and the
- * channels of src in planar or blocked order, which may be some of its blocks. Weights: the forward kernel's where possible. */
+/* `forward` is the kernel above. Layouts of src and dst are those of `forward`, except that the batch may be a part of its
+ * batch, and src in planar or blocked order may have some of its blocks of channels. Weights have the layout of `forward` where
+ * possible. */
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 

@@ -31,13 +31,13 @@ comet_status dnnl_check(dnnl_status_t status, const char *what)
     if (status == dnnl_success)
         return COMET_OK;
     if (status == dnnl_out_of_memory)
-        return comet_fail(COMET_ERROR_MEMORY, "oneDNN has no memory for %s", what);
-    return comet_fail(COMET_ERROR_UNSUPPORTED, "oneDNN cannot do %s (status %d)", what, (int)status);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: oneDNN could not allocate %s", what);
+    return comet_fail(COMET_ERROR_UNSUPPORTED, "oneDNN does not support %s (status %d)", what, (int)status);
 }
 
 /* ---- the backend ---- */
 
-/* Attributes with a scratchpad by the user, and what `append` says is done to the result. */
+/* Makes attributes with a scratchpad by the user, and with the operation on the result that `append` adds. */
 static comet_status make_attribute(dnnl_status_t (*append)(dnnl_post_ops_t post), dnnl_primitive_attr_t *attribute)
 {
     dnnl_post_ops_t post = NULL;
@@ -83,8 +83,8 @@ comet_status backend_create(backend **out)
 {
     backend *b = calloc(1, sizeof *b);
     if (!b)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for the backend");
-    /* Refused once a primitive exists: the first model of a process decides. */
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the backend");
+    /* oneDNN refuses this once a primitive exists: the first model of a process decides. */
     dnnl_set_max_cpu_isa(highest_isa());
     dnnl_set_primitive_cache_capacity(1024);
     comet_status status = dnnl_check(dnnl_engine_create(&b->engine, dnnl_cpu, 0), "a CPU engine");
@@ -139,7 +139,7 @@ comet_status layout_intern(backend *b, const dnnl_memory_desc_t *md, const layou
         }
     layout *l = malloc(sizeof *l);
     if (!l)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for a layout");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a layout");
     l->md = *md;
     l->next = b->layouts;
     b->layouts = l;
@@ -265,7 +265,7 @@ bool is_slice_sum(kernel_arg arg)
 }
 
 /* Slice `slice` of the batch. Gradients of weights are those of all slices together: the first slice writes them, the others
- * are put beside and added. */
+ * are computed separately and added. */
 static comet_status run_slice(kernel *k, const kernel_args *args, uint32_t slice)
 {
     void *at[N_KERNEL_ARGS];
@@ -316,7 +316,7 @@ static comet_status kernel_begin(backend *b, dnnl_primitive_desc_t pd, kernel **
     kernel *k = calloc(1, sizeof *k);
     if (!k) {
         dnnl_primitive_desc_destroy(pd);
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for a kernel");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a kernel");
     }
     *k = (kernel){.b = b, .pd = pd};
     comet_status status = dnnl_check(dnnl_primitive_create(&k->primitive, pd), "a primitive");

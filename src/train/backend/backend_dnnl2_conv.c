@@ -161,7 +161,7 @@ static comet_status conv_make(backend *b, const conv_spec *s, dnnl_primitive_des
 #define CONV_MAKE(b, s, pd, n_slices, operands, k) \
     conv_make(b, s, pd, n_slices, operands, sizeof(operands) / sizeof((operands)[0]), k)
 
-/* With the source as it lies if there is a fast implementation for that, else as the library prefers. */
+/* Takes the source as it lies if there is a fast implementation for that, else as the library prefers. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
 {
     conv_geometry g;
@@ -188,7 +188,7 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     return CONV_MAKE(b, spec, pd, n_slices, operands, k);
 }
 
-/* Fewer channels, by whole blocks, where the channels of an image lie one after another. */
+/* Reduces the channels, by whole blocks, where the channels of an image lie one after another. */
 static void set_channels(dnnl_memory_desc_t *md, dnnl_dim_t channels)
 {
     if (channels == md->dims[1])

@@ -11,7 +11,7 @@ static box middle(uint32_t width, uint32_t height, double box_width, double box_
     return (box){(width - box_width) / 2, (height - box_height) / 2, box_width, box_height};
 }
 
-/* What is left when no try fits: all of the picture, or its middle where it is longer than the ratios allow. */
+/* The box where no try fits: all of the picture, or its middle where it is longer than the ratios allow. */
 static box widest(uint32_t width, uint32_t height)
 {
     const double ratio = (double)width / height;

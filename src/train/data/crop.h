@@ -17,7 +17,7 @@ typedef struct crop_rule {
 } crop_rule;
 
 /* With random numbers: 8 to 100 % of the area, sides in a ratio of 3/4 to 4/3 (Szegedy et al. 2015, as torchvision's
- * RandomResizedCrop). Without: the middle square of what the picture is after its short side became side * 256 / 224. */
+ * RandomResizedCrop). Without: the middle square after the picture is scaled so that its short side is side * 256 / 224. */
 box crop_choose(const crop_rule *rule, uint32_t width, uint32_t height);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The inside of a data set: a source's functions, what they told about the data, and their state. After opening nothing
- * changes, so that any number of threads may read images at once.
+ * The inside of a data set: a source's functions, the description of the data that they gave, and their state. After opening
+ * nothing changes, so that any number of threads may read images at once.
  */
 #ifndef COMET_TRAIN_DATA_DATASET_H
 #define COMET_TRAIN_DATA_DATASET_H

@@ -42,7 +42,8 @@ static uint64_t hash_labels(const comet_dataset *d, uint64_t hash)
     return hash;
 }
 
-/* Of images spread over the whole, the first and the last among them: one added or removed moves those behind it. */
+/* Hashes images spread over the whole, the first and the last among them: an image that is added or removed moves those after
+ * it. */
 static comet_status hash_images(const comet_dataset *d, scratch *memory, float *image, uint64_t *hash)
 {
     const size_t bytes = dataset_image_floats(d) * sizeof *image;

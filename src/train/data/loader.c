@@ -27,13 +27,13 @@ enum {
     MAX_THREADS = 256,
     MAX_QUEUE = 4096,
     PIECES_PER_THREAD = 4,
-    MAX_REPLACEMENTS = 256, /* broken images in a row before something else must be wrong */
+    MAX_REPLACEMENTS = 256, /* broken images in a row, after which something else must be wrong */
     SENTENCE_BYTES = 512,
 };
 
 typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD } slot_state;
 
-/* The first, by its row, of the things that happened in a batch. */
+/* The first event of its kind in a batch, by its row. */
 typedef struct note {
     bool set;
     uint32_t row;
@@ -54,11 +54,11 @@ typedef struct slot {
 } slot;
 
 struct comet_loader {
-    comet_loader *self; /* for what only reads, but has to lock */
+    comet_loader *self; /* for functions that take it as const but must lock */
     comet_dataset *dataset;
     comet_loader_params params;
     uint64_t n_batches; /* in an epoch */
-    uint64_t end;       /* number of the first batch that is not to come */
+    uint64_t end;       /* number of the first batch that is not made */
     size_t row_floats;
     uint32_t piece_rows;
 
@@ -80,7 +80,7 @@ void comet_loader_params_init(comet_loader_params *params)
 
 /* ---- rows ---- */
 
-/* Whether an image can be done without: it is broken, rather than this machine out of memory. */
+/* May another image take its place? It may if the image is broken, but not if this machine is out of memory. */
 static bool can_replace(comet_status status)
 {
     return status == COMET_ERROR_CORRUPT || status == COMET_ERROR_UNSUPPORTED || status == COMET_ERROR_IO;
@@ -156,8 +156,8 @@ static void fill_rows(const comet_loader *l, const slot *s, uint32_t begin, uint
 
 /* ---- threads ---- */
 
-/* Makes the slot of the next batch ready for work, if it is free and there is a next batch. Under the lock, as the following.
- */
+/* Makes the slot of the next batch ready for work, if it is free and there is a next batch. The lock must be held, as for the
+ * next functions. */
 static bool begin_batch(comet_loader *l)
 {
     slot *s = &l->slots[l->next_fill % l->n_slots];
@@ -259,14 +259,14 @@ static comet_status check_params(const comet_loader_params *p, const comet_datas
     return COMET_OK;
 }
 
-/* Where to begin and to end. */
-static comet_status set_course(comet_loader *l)
+/* Sets the first batch and the end. */
+static comet_status set_range(comet_loader *l)
 {
     const comet_loader_params *p = &l->params;
     const uint64_t n_images = l->dataset->info.n_images;
     l->n_batches = n_images / p->batch + (!p->shuffle && n_images % p->batch != 0);
     if (p->batch_in_epoch > l->n_batches)
-        return comet_fail(COMET_ERROR_ARGUMENT, "batch %llu was asked for; an epoch has %llu",
+        return comet_fail(COMET_ERROR_ARGUMENT, "batch %llu was asked for; an epoch has %llu batches",
                           (unsigned long long)p->batch_in_epoch, (unsigned long long)l->n_batches);
     if (p->epoch >= UINT32_MAX)
         return comet_fail(COMET_ERROR_ARGUMENT, "epoch %llu was asked for; %u is the last", (unsigned long long)p->epoch,
@@ -297,7 +297,7 @@ static comet_status take_memory(comet_loader *l)
     return COMET_OK;
 }
 
-/* Signals are left to the host's threads. A thread that cannot be started is done without, as long as there is one. */
+/* Signals are left to the host's threads. Fewer threads are enough where one cannot be started, as long as there is one. */
 static comet_status start_threads(comet_loader *l)
 {
     sigset_t all, before;
@@ -333,7 +333,7 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
     pthread_cond_init(&l->ready, NULL);
-    status = set_course(l);
+    status = set_range(l);
     if (status == COMET_OK)
         status = take_memory(l);
     if (status == COMET_OK)

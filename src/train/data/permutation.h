@@ -19,8 +19,8 @@ permutation permutation_of(uint64_t seed, comet_stream stream, uint64_t part, ui
 /* Which thing stands at `position` < n. */
 uint64_t permutation_at(const permutation *p, uint64_t position);
 
-/* Splits n >= 2 things into nine parts to train and one to test. *indices, to be freed, lists those of the wanted part in
- * ascending order. */
+/* Splits n >= 2 things into nine parts to train and one to test. *indices, which the caller frees, lists those of the requested
+ * part in ascending order. */
 comet_status holdout_indices(uint64_t seed, uint64_t n, bool test, uint32_t **indices, uint64_t *n_indices);
 
 #endif

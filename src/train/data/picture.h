@@ -1,9 +1,9 @@
 /*
- * JPEG and PNG files to RGB pixels. Which is which is told by the first bytes, not by the name: the best known data sets have a
- * few files with the wrong one.
+ * JPEG and PNG files to RGB pixels. The first bytes tell which it is, not the name: the best known data sets have a few files
+ * with the wrong one.
  *
- * A decoder first learns the size, asks which box of the picture is wanted, and then decodes at least that box, at a size no
- * smaller than the box will be brought to.
+ * A decoder first reads the size, asks the request's rule which box of the picture is needed, and then decodes at least that
+ * box, at no smaller a size than the box is scaled to.
  */
 #ifndef COMET_TRAIN_DATA_PICTURE_H
 #define COMET_TRAIN_DATA_PICTURE_H
@@ -38,7 +38,7 @@ comet_status picture_decode_png(picture *p, const picture_request *request);
 /* Takes memory for the rows of p, whose width and height are set. *room is the place that p->pixels then points to. */
 comet_status picture_reserve(picture *p, const picture_request *request, size_t pixel_bytes, uint8_t **room);
 
-/* Fails where a header tells of no pixels or of too many. */
+/* Fails where a header declares no pixels or too many. */
 comet_status picture_check_size(const picture_request *request, uint32_t width, uint32_t height);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * JPEG through libjpeg-turbo: decoded at a half, quarter or eighth where the box stays large enough, and of rows and columns
- * only those that the box needs.
+ * JPEG through libjpeg-turbo: decoded at a half, quarter or eighth where the box stays large enough, and only those rows and
+ * columns that the box needs.
  *
  * libjpeg reports errors by a function that must not return, so everything that calls it runs below one setjmp, and its state
- * lives in a struct. Damage within the data is but a warning to it, and a truncated file ends in grey; both count as broken
- * here. A truncated file is found by its missing end marker, not only when the box reaches into what is missing, so that
+ * lives in a struct. It only warns of damage within the data, and shows the rest of a truncated file in grey; both count as
+ * broken here. A truncated file is found by its missing end marker, not only when the box reaches into what is missing, so that
  * whether an image is skipped does not depend on the crop.
  *
  * Every scan of a file costs a pass over the whole picture, but a scan that changes nothing takes little more than a hundred
@@ -53,7 +53,7 @@ static void say_nothing(j_common_ptr info)
     (void)info;
 }
 
-/* Level -1 is a warning: bad data that libjpeg papers over. */
+/* Level -1 is a warning: bad data that libjpeg replaces. */
 static void judge_message(j_common_ptr info, int level)
 {
     if (level >= 0)
@@ -84,7 +84,7 @@ static void watch_scans(j_common_ptr info)
     longjmp(job->escape, 1);
 }
 
-/* An end marker in the last bytes; some programs write a little behind it. Entropy-coded data never holds one. */
+/* An end marker in the last bytes; some programs write a little after it. Entropy-coded data never holds one. */
 static bool has_end(const uint8_t *file, size_t bytes)
 {
     const size_t first = bytes > TAIL_BYTES ? bytes - TAIL_BYTES : 0;

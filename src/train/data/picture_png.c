@@ -1,6 +1,7 @@
 /*
  * PNG through libpng: grey, palette, alpha (dropped, as torchvision does), 16 bit and interlaced pictures all become 8-bit RGB.
- * Decoded as a whole, since its rows can only be had from the first on. Errors leave by longjmp; see picture_jpeg.c.
+ * A picture is decoded as a whole, since its rows can only be decoded from the first one on. Errors leave by longjmp; see
+ * picture_jpeg.c.
  */
 #include <png.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ static bool start(png_job *job)
     if (job->status != COMET_OK)
         return false;
     if ((uint64_t)png_get_rowbytes(png, job->info) * height > ((uint64_t)job->request->bytes + 64) * MAX_INFLATION)
-        png_error(png, "its header tells of more pixels than the file can hold");
+        png_error(png, "its header declares more pixels than the file can hold");
     png_set_expand(png);
     png_set_scale_16(png);
     png_set_strip_alpha(png);
@@ -75,7 +76,7 @@ static void read_rows(png_job *job)
     const int n_passes = png_set_interlace_handling(job->png);
     png_read_update_info(job->png, job->info);
     if (png_get_rowbytes(job->png, job->info) != (size_t)p->width * PICTURE_CHANNELS)
-        png_error(job->png, "its pixels do not become RGB");
+        png_error(job->png, "its pixels cannot be converted to RGB");
     job->status = picture_reserve(p, job->request, PICTURE_CHANNELS, &room);
     if (job->status != COMET_OK)
         return;
@@ -100,7 +101,7 @@ comet_status picture_decode_png(picture *p, const picture_request *request)
     job.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &job, leave, say_nothing);
     job.info = job.png ? png_create_info_struct(job.png) : NULL;
     if (!job.info)
-        job.status = comet_fail(COMET_ERROR_MEMORY, "out of memory: libpng could not begin");
+        job.status = comet_fail(COMET_ERROR_MEMORY, "out of memory: libpng could not start");
     else
         decode_guarded(&job);
     if (job.status == COMET_OK)

@@ -5,7 +5,7 @@
 comet_status picture_check_size(const picture_request *request, uint32_t width, uint32_t height)
 {
     if (width == 0 || height == 0 || (uint64_t)width * height > MAX_PIXELS)
-        return comet_fail(COMET_ERROR_CORRUPT, "%.*s: its header tells of %u x %u pixels; 1 to %d are possible", NAME_BYTES,
+        return comet_fail(COMET_ERROR_CORRUPT, "%.*s: its header declares %u x %u pixels; 1 to %d are possible", NAME_BYTES,
                           request->name, width, height, MAX_PIXELS);
     return COMET_OK;
 }

@@ -1,7 +1,7 @@
 /*
  * Separable: for each row of the result the rows of the picture below it are summed with their weights into one row of floats,
- * and its pixels along x into the result. Rows first, since that loop runs over adjacent bytes. Sums go in one order, so the
- * result is the same bits with every compiler.
+ * and its pixels along x into the result. Rows come first, since that loop runs over adjacent bytes. Sums go in one order, so
+ * the result is the same bits with every compiler.
  */
 #include "train/data/resample.h"
 

@@ -12,7 +12,7 @@ typedef struct resample_target {
 } resample_target;
 
 /* Bilinear where the box grows; a triangle as wide as two pixels of the result where it shrinks, so that nothing is skipped
- * (the antialiased filter of Pillow and torchvision). Takes nothing from outside of the box. `memory` grows as needed. */
+ * (the antialiased filter of Pillow and torchvision). Pixels outside of the box are not used. `memory` grows as needed. */
 comet_status resample(const picture *p, const resample_target *target, comet_buffer *memory);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * cifar10:DIR, the binary version (Krizhevsky 2009): data_batch_1.bin to data_batch_5.bin and test_batch.bin, records of a
- * label byte and 32 x 32 bytes of red, green and blue. The files stay mapped. Augmented by a shift of up to 4 pixels over black
- * and by mirroring.
+ * label byte and 32 x 32 bytes of red, green and blue. The files stay mapped. Images are augmented by a shift of up to 4 pixels
+ * over black and by mirroring.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +56,7 @@ static comet_status explain_missing(const char *folder, const char *path)
     if (path_exists(packed))
         return comet_fail(COMET_ERROR_IO, "%s is compressed; unpack with: xz -dk %s/*.xz", packed, folder);
     return comet_fail(COMET_ERROR_IO,
-                      "%s is not there; DIR of cifar10:DIR is the folder that cifar-10-binary.tar.gz unpacks to, with "
+                      "%s was not found; DIR of cifar10:DIR is the folder that cifar-10-binary.tar.gz unpacks to, with "
                       "data_batch_1.bin to data_batch_5.bin and test_batch.bin",
                       path);
 }

@@ -19,7 +19,7 @@
 
 enum { DEFAULT_SIDE = 224, MAX_FILE_BYTES = 1 << 28 };
 
-/* ImageNet's. */
+/* Those of ImageNet. */
 static const double means[PICTURE_CHANNELS] = {0.485, 0.456, 0.406}, stds[PICTURE_CHANNELS] = {0.229, 0.224, 0.225};
 
 typedef struct entry {
@@ -28,7 +28,7 @@ typedef struct entry {
 } entry;
 
 typedef struct folder {
-    char root[PATH_BYTES]; /* that holds the class folders */
+    char root[PATH_BYTES]; /* the folder with the class folders */
     char **classes;
     uint32_t n_classes;
     entry *entries;
@@ -72,10 +72,10 @@ static comet_status list_folder(const char *path, int (*wanted)(const struct dir
     *n = 0;
     *list = NULL;
     return comet_fail(memory ? COMET_ERROR_MEMORY : COMET_ERROR_IO,
-                      memory ? "%s: out of memory while listing it" : "%s: not a folder that can be listed", path);
+                      memory ? "%s: out of memory while listing it" : "%s: could not list the folder", path);
 }
 
-/* Makes room for `needed` items of an array that grows by halves. */
+/* Makes room for `needed` items of an array that grows by half its size. */
 static comet_status grow(void **items, uint64_t needed, uint64_t *room, size_t item_bytes)
 {
     if (needed <= *room)
@@ -83,7 +83,8 @@ static comet_status grow(void **items, uint64_t needed, uint64_t *room, size_t i
     const uint64_t larger = needed + needed / 2 + 64;
     void *moved = larger <= SIZE_MAX / item_bytes ? realloc(*items, (size_t)larger * item_bytes) : NULL;
     if (!moved)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: a list of %llu file names", (unsigned long long)needed);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a list of %llu file names",
+                          (unsigned long long)needed);
     *items = moved;
     *room = larger;
     return COMET_OK;
@@ -176,7 +177,7 @@ static comet_status check_known_classes(const folder *f, const char *root)
 
 /* ---- splits ---- */
 
-/* Keeps what the hold-out gives to the split. */
+/* Keeps the pictures that belong to the split. */
 static comet_status hold_out(folder *f, const comet_dataset_params *params)
 {
     uint32_t *kept = NULL;

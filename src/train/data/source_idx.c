@@ -1,8 +1,8 @@
 /*
  * idx:DIR, the files of MNIST and its kin, plain or gzip'ed: train-images-idx3-ubyte, train-labels-idx1-ubyte and the same with
- * t10k for the test part. A header of big-endian numbers (magic, count, and for images height and width), then bytes. Held
- * unpacked in memory as bytes; normalised by mean and standard deviation of the training images. `fashion` is the same in the
- * place where Debian's package dataset-fashion-mnist puts it, with names for its classes.
+ * t10k for the test part. A file is a header of big-endian numbers (magic, count, and for images height and width), then bytes.
+ * Images are held unpacked in memory as bytes, and normalised by mean and standard deviation of the training images. `fashion`
+ * is the same in the folder where Debian's package dataset-fashion-mnist puts it, with names for its classes.
  */
 #include <math.h>
 #include <stdio.h>
@@ -57,8 +57,8 @@ static comet_status find_file(idx_file *file, const char *folder, const char *na
     status = path_join(file->path, folder, packed);
     if (status != COMET_OK || path_exists(file->path))
         return status;
-    return comet_fail(COMET_ERROR_IO, "%s/%s is not there, nor is it with .gz; DIR of idx:DIR is the folder of the four files",
-                      folder, name);
+    return comet_fail(COMET_ERROR_IO,
+                      "%s/%s was not found, nor was it with .gz; DIR of idx:DIR is the folder of the four files", folder, name);
 }
 
 /* Reads exactly `bytes` bytes. */
@@ -74,7 +74,7 @@ static comet_status read_exactly(gzFile stream, const char *path, uint8_t *data,
         if (n == 0)
             return comet_fail(COMET_ERROR_CORRUPT,
                               "%s: truncated: it ends after %llu of the %llu bytes that its header "
-                              "tells; fetch it again",
+                              "declares; fetch it again",
                               path, (unsigned long long)at, (unsigned long long)bytes);
         at += (uint64_t)n;
     }
@@ -89,7 +89,7 @@ static comet_status read_header(gzFile stream, idx_file *file, uint32_t magic)
     if (status != COMET_OK)
         return status;
     if (big_endian(header) != magic)
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: magic number 0x%08x instead of 0x%08x; this is no IDX file of %s bytes",
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: magic number 0x%08x instead of 0x%08x; this is not an IDX file of %s bytes",
                           file->path, big_endian(header), magic, magic == IMAGES_MAGIC ? "images, three axes of" : "labels,");
     file->count = big_endian(header + 4);
     file->height = file->width = 1;
@@ -98,17 +98,18 @@ static comet_status read_header(gzFile stream, idx_file *file, uint32_t magic)
         file->width = big_endian(header + 12);
     }
     if (file->count == 0 || file->height == 0 || file->width == 0 || file->height > MAX_SIDE || file->width > MAX_SIDE)
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: its header tells of %u items of %u x %u; sides of 1 to %d are possible",
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: its header declares %u items of %u x %u; sides of 1 to %d are possible",
                           file->path, file->count, file->height, file->width, MAX_SIDE);
     file->bytes = (uint64_t)file->count * file->height * file->width;
     return COMET_OK;
 }
 
-/* Whether a file of this length can hold what the header says, however well it is packed. Checked before memory is taken. */
+/* Can a file of this length hold what the header says, however well it is packed? This is checked before memory is
+ * allocated. */
 static comet_status check_possible(const idx_file *file, uint64_t length)
 {
     if (file->bytes > (length + 64) * MAX_INFLATION)
-        return comet_fail(COMET_ERROR_CORRUPT, "%s: truncated: its header tells of %llu bytes, which %llu cannot hold",
+        return comet_fail(COMET_ERROR_CORRUPT, "%s: truncated: its header declares %llu bytes, which %llu cannot hold",
                           file->path, (unsigned long long)file->bytes, (unsigned long long)length);
     return COMET_OK;
 }
@@ -122,11 +123,11 @@ static comet_status read_body(gzFile stream, idx_file *file)
     const comet_status status = read_exactly(stream, file->path, file->data, file->bytes);
     if (status != COMET_OK)
         return status;
-    const int n = gzread(stream, &more, 1); /* also checks gzip's checksum */
+    const int n = gzread(stream, &more, 1); /* this checks gzip's checksum, too */
     if (n != 0)
         return comet_fail(COMET_ERROR_CORRUPT,
                           n < 0 ? "%s: its checksum does not match; fetch it again"
-                                : "%s: longer than its header tells; fetch it again",
+                                : "%s: longer than its header declares; fetch it again",
                           file->path);
     return COMET_OK;
 }
@@ -141,7 +142,7 @@ static comet_status open_stream(const char *path, gzFile *stream, uint64_t *leng
     *stream = gzdopen(descriptor, "rb");
     if (!*stream) {
         close(descriptor);
-        return comet_fail(COMET_ERROR_MEMORY, "%s: out of memory: zlib could not begin", path);
+        return comet_fail(COMET_ERROR_MEMORY, "%s: out of memory: zlib could not start", path);
     }
     gzbuffer(*stream, 1 << 17);
     return COMET_OK;
@@ -208,7 +209,7 @@ static byte_table normalise_by(const idx_file *images)
     return byte_table_make(mean, std > 0 ? std : 1);
 }
 
-/* The test part needs the training part too, for a moment: its classes and its statistics. */
+/* Opening the test part needs the training part, too, for its classes and statistics. */
 static comet_status open_test(idx *x, const char *where, uint32_t n_classes)
 {
     free_file(&x->images);
@@ -255,7 +256,7 @@ static comet_status fashion_open(comet_dataset *d, const char *where)
 {
     const bool usual = where[0] == '\0';
     if (usual && !path_is_folder(FASHION_FOLDER))
-        return comet_fail(COMET_ERROR_IO, FASHION_FOLDER " is not there; apt-get install dataset-fashion-mnist, or give "
+        return comet_fail(COMET_ERROR_IO, FASHION_FOLDER " was not found; apt-get install dataset-fashion-mnist, or give "
                                                          "fashion:DIR");
     const comet_status status = idx_open(d, usual ? FASHION_FOLDER : where);
     if (status == COMET_OK && d->info.n_classes == N_FASHION)
@@ -265,7 +266,7 @@ static comet_status fashion_open(comet_dataset *d, const char *where)
 
 static comet_status idx_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
-    (void)random; /* digits are not to be mirrored, and are centred already */
+    (void)random; /* digits must not be mirrored, and are centred already */
     (void)s;
     const idx *x = d->state;
     byte_plane_write(x->images.data + index * dataset_image_floats(d), d->info.height, d->info.width, &x->table, (placement){0},

@@ -83,12 +83,12 @@ static comet_status find_type(array *a, bool image)
         return COMET_OK;
     }
     return comet_fail(COMET_ERROR_UNSUPPORTED,
-                      image ? "%s: descr '%s' is no type of images; save a.astype('f4'), or f8, f2 or u1"
-                            : "%s: descr '%s' is no type of labels; save a.astype('i4') or another integer",
+                      image ? "%s: descr '%s' is not a type of images; save a.astype('f4'), or f8, f2 or u1"
+                            : "%s: descr '%s' is not a type of labels; save a.astype('i4') or another integer",
                       a->path, descr);
 }
 
-/* The shape against the length of the file. */
+/* Checks the shape against the length of the file. */
 static comet_status check_length(const array *a)
 {
     uint64_t bytes = a->type->bytes;
@@ -318,7 +318,7 @@ static unsigned cut_places(char *places, const char *paths[4])
     return n;
 }
 
-/* All of X and Y to train, all of XT and YT to test. */
+/* Takes all of X and Y to train, all of XT and YT to test. */
 static comet_status open_test_arrays(npy *a, const char *const paths[2], uint32_t n_classes)
 {
     const image_shape train = shape_of(&a->x);
@@ -338,7 +338,7 @@ static comet_status open_test_arrays(npy *a, const char *const paths[2], uint32_
     return status == COMET_OK ? measure(&a->x, &(const part){.n = 0}, NULL) : status;
 }
 
-/* The part to train on, by which everything is normalised; then the part that was asked for. */
+/* Finds the part to train on, by which everything is normalised; then the part that was asked for. */
 static comet_status open_split(npy *a, const comet_dataset_params *params, const char *const *test_paths, uint32_t n_classes)
 {
     const bool test = params->split == COMET_SPLIT_TEST;
@@ -404,7 +404,7 @@ static uint32_t npy_label(const comet_dataset *d, uint64_t index)
 
 static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
 {
-    (void)random; /* what may be done to the images is not known */
+    (void)random; /* it is not known what may be done to the images */
     (void)s;
     const npy *a = d->state;
     const uint64_t i = place_of(a, index);

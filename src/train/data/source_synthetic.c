@@ -1,5 +1,5 @@
 /*
- * synthetic: pictures of one textured shape on a textured ground, made on the spot, for trying things out without a file. The
+ * synthetic: pictures of one textured shape on a textured ground, computed on demand, for trying things out without a file. The
  * class is a pair of shape and texture; place, size, tilt, colours, ground and noise differ from image to image, so a net has
  * to find form and pattern, and no colour or position gives the class away.
  *
@@ -74,7 +74,7 @@ static shape shape_of(uint32_t s)
                    .flatness = flat ? 1.8f : 1};
 }
 
-/* The seed turns and stretches the textures of a world a little. */
+/* The seed turns and stretches the textures a little. */
 static texture texture_of(uint32_t t, uint64_t seed)
 {
     static const direction directions[4] = {{1, 0}, {0, 1}, {0.70710678f, 0.70710678f}, {0.70710678f, -0.70710678f}};
@@ -86,7 +86,7 @@ static texture texture_of(uint32_t t, uint64_t seed)
         .kind = (int)(t % 4), .along = turn(directions[(t / 4) % 4], by), .fineness = fineness[(t / 16) % 4] * stretch};
 }
 
-/* Pairs fill the smallest square that has room for all classes. */
+/* The pairs of shape and texture fill the smallest square that has room for all classes. */
 static void class_parts(uint32_t label, uint32_t n_classes, uint32_t *s, uint32_t *t)
 {
     uint32_t side = 1;
@@ -142,7 +142,7 @@ static float wave(float x)
     return part < 0.5f ? 2 * part : 2 - 2 * part;
 }
 
-/* Steeper, flat at the ends. */
+/* Makes a wave steeper, and flat at its ends. */
 static float sharpen(float v)
 {
     const float steep = (v - 0.5f) * 3 + 0.5f;

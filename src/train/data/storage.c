@@ -16,7 +16,7 @@ void *storage_new(uint64_t count, size_t item_bytes)
 {
     void *memory = count <= SIZE_MAX ? calloc(count > 0 ? (size_t)count : 1, item_bytes) : NULL;
     if (!memory)
-        comet_fail(COMET_ERROR_MEMORY, "out of memory: %llu x %zu bytes were not to be had", (unsigned long long)count,
+        comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %llu x %zu bytes", (unsigned long long)count,
                    item_bytes);
     return memory;
 }
@@ -52,7 +52,7 @@ static comet_status fail_errno(const char *path)
 comet_status file_open(const char *path, int *descriptor, uint64_t *bytes)
 {
     struct stat about;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* which changes nothing for a regular file */
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK changes nothing for a regular file */
     if (fd < 0)
         return fail_errno(path);
     comet_status status = COMET_OK;

@@ -9,7 +9,7 @@
 /* Longest path, with the closing zero. */
 enum { PATH_BYTES = 4096 };
 
-/* Zeroed; NULL with the failure recorded. free() gives it back. */
+/* Allocates zeroed memory, for free(); NULL with the failure recorded. */
 void *storage_new(uint64_t count, size_t item_bytes);
 
 /* FOLDER/NAME; a path too long for the buffer fails. */

@@ -28,8 +28,8 @@ typedef enum field_rule {
     RULE_STATE,       /* restored */
     RULE_STATE_ADDED, /* restored; NaN where an older file has none */
     RULE_SAME,        /* must be what the run has */
-    RULE_TOLD,        /* if not, the user is told */
-    RULE_ADDED,       /* likewise; 0 in files from before it was */
+    RULE_TOLD,        /* the user is told where it is not what the run has */
+    RULE_ADDED,       /* as RULE_TOLD; 0 where an older file has none */
 } field_rule;
 
 typedef struct field {
@@ -167,7 +167,7 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
         if (!item && (f->rule == RULE_ADDED || f->rule == RULE_STATE_ADDED))
             continue;
         if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
-            status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no good '%s'", path, f->name);
+            status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid '%s'", path, f->name);
     }
     cJSON_Delete(root);
     return status;
@@ -187,7 +187,7 @@ static comet_status bounds_print(const comet_model *model, char **text)
     if (!numbers || !made) {
         free(numbers);
         free(made);
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for %zu numbers of the bounds", n);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu numbers of the bounds", n);
     }
     model_state_export(model, numbers);
     for (size_t i = 0, at = 0; i < n; i++)
@@ -209,7 +209,7 @@ static comet_status bounds_parse(const char *path, const char *text, double **nu
         most += *at == ' ';
     double *read = malloc(most * sizeof *read);
     if (!read)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for %zu numbers of the bounds", most);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu numbers of the bounds", most);
     const char *at = text;
     for (size_t i = 0; i < most; i++) {
         char *end = NULL;
@@ -234,7 +234,7 @@ static comet_status path_in(const char *folder, const char *name, char **path)
     const size_t bytes = strlen(folder) + strlen(name) + 2;
     *path = malloc(bytes);
     if (!*path)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the name of a checkpoint");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the name of a checkpoint");
     snprintf(*path, bytes, "%s/%s", folder, name);
     return COMET_OK;
 }
@@ -263,7 +263,7 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
     return status;
 }
 
-/* For people; a failure here is no failure of the checkpoint. */
+/* Writes the file for people; a failure here is not a failure of the checkpoint. */
 static void save_readable(const char *folder, const checkpoint_state *state)
 {
     char *path = NULL, json[STATE_BYTES];
@@ -329,11 +329,11 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
         f->offset == offsetof(checkpoint_state, settings.net) || f->offset == offsetof(checkpoint_state, settings.data);
     if (hash)
         return comet_fail(COMET_ERROR_CORRUPT,
-                          "%s: the run has %s than this checkpoint; give the same, or begin anew from its weights", path,
+                          "%s: the run has %s than this checkpoint; give the same, or start a new run from its weights", path,
                           f->offset == offsetof(checkpoint_state, settings.net) ? "another net" : "other data");
     return comet_fail(COMET_ERROR_CORRUPT,
-                      "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or begin anew from its "
-                      "weights",
+                      "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or start a new run from "
+                      "its weights",
                       path, f->name, *u64_in(theirs, f), *u64_in(ours, f));
 }
 
@@ -350,7 +350,7 @@ static void add_changed(char changed[CHECKPOINT_CHANGED_BYTES], const char *name
         snprintf(changed + at, CHECKPOINT_CHANGED_BYTES - at, "%s%s", at > 0 ? ", " : "", name);
 }
 
-/* Holds the settings in the file against those of the run. */
+/* Compares the settings in the file with those of the run. */
 static comet_status compare_settings(const char *path, const checkpoint_settings *expected, checkpoint_state *state,
                                      char changed[CHECKPOINT_CHANGED_BYTES])
 {
@@ -368,7 +368,7 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
     return COMET_OK;
 }
 
-/* The bounds of the file, or new ones where they are not of this model and its rule. */
+/* Loads the bounds of the file, or begins with new ones where they are not of this model and its rule. */
 static comet_status load_bounds(comet_model *model, const double *numbers, size_t n, char changed[CHECKPOINT_CHANGED_BYTES])
 {
     if (model_state_n(model) == 0 || (numbers && model_state_import(model, numbers, n) == COMET_OK))
@@ -405,7 +405,7 @@ static comet_status load_file(safetensors_file *file, const char *path, comet_mo
     return status;
 }
 
-/* Opens a file and reads all of it once. Missing: COMET_OK and no file. */
+/* Opens a file and reads all of it once. A missing file gives COMET_OK and NULL. */
 static comet_status open_good(const char *path, safetensors_file **file)
 {
     *file = NULL;
@@ -424,7 +424,7 @@ static comet_status open_good(const char *path, safetensors_file **file)
     return status;
 }
 
-/* The newest that is whole; where it is not the last one, *found says so and comet_last_error why. */
+/* Opens the newest checkpoint that is whole; where it is not the last one, *found says so and comet_last_error why. */
 static comet_status open_newest(const char *last, const char *previous, safetensors_file **file, checkpoint_found *found)
 {
     char why[512] = "";
@@ -539,7 +539,7 @@ void checkpoint_clear(const char *folder)
     }
 }
 
-/* What runs left that were killed while they saved. */
+/* Removes what runs left that were killed while they saved. */
 static void clean_temporaries(const char *folder)
 {
     for (size_t i = 0; i < N_FILE_NAMES; i++) {
@@ -557,7 +557,7 @@ static comet_status make_folders(const char *folder)
     for (char *at = path; status == COMET_OK && (at = strchr(at + 1, '/'));) {
         *at = '\0';
         if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            status = comet_fail(COMET_ERROR_IO, "%s: the folder cannot be made: %s", path, strerror(errno));
+            status = comet_fail(COMET_ERROR_IO, "%s: could not create the folder: %s", path, strerror(errno));
         *at = '/';
     }
     free(path);

@@ -8,8 +8,9 @@
  *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
  *   DIR/state.json             the state again, for people; never read here
  *
- * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is all
- * there is of data order and random state. Written after an update only: gradients under way are never part of it.
+ * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is the
+ * whole state of data order and random numbers. Checkpoints are written after an update only: unfinished gradients are never
+ * part of them.
  */
 #ifndef COMET_TRAIN_FILES_CHECKPOINT_H
 #define COMET_TRAIN_FILES_CHECKPOINT_H
@@ -21,8 +22,8 @@
 typedef struct checkpoint_settings {
     uint64_t batch, accumulate, data;         /* must be the same; `data` is dataset_fingerprint's */
     uint64_t net;                             /* must be the same: hash of the net's text */
-    uint64_t seed, threads, n_steps, augment; /* others change the bits, which is said */
-    uint64_t winograd, recompute;             /* likewise */
+    uint64_t seed, threads, n_steps, augment; /* other ones change the bits, and the user is told */
+    uint64_t winograd, recompute;             /* other ones change the bits, and the user is told */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
     uint64_t schedule;
@@ -34,7 +35,7 @@ typedef struct checkpoint_settings {
 typedef struct checkpoint_state {
     uint64_t step, epoch, batch_in_epoch;   /* updates done; the next batch */
     double loss_sum;                        /* over the epoch so far */
-    uint64_t n_images, n_top1;              /* likewise */
+    uint64_t n_images, n_top1;              /* over the epoch so far */
     double test_loss, test_top1, test_top5; /* of the last evaluation; NaN before the first */
     double best_top1;                       /* negative before the first */
     uint64_t n_worse;                       /* epochs since the best */
@@ -55,9 +56,9 @@ typedef enum checkpoint_found {
     CHECKPOINT_PREVIOUS, /* the newest is damaged: comet_last_error says how */
 } checkpoint_found;
 
-/* Loads the newest good checkpoint. `expected` are the settings of the run that wants to go on: one that must be the same and
- * is not is a failure that names it; `changed` receives the names of others that differ, separated by commas, or "". "bounds"
- * is among them where the file has none for this model, which then begins with new ones. */
+/* Loads the newest good checkpoint. `expected` are the settings of the run that resumes. A setting that must be the same and is
+ * not is a failure that names it; `changed` receives the names of others that differ, separated by commas, or "". "bounds" is
+ * among them where the file has none for this model, which then begins with new ones. */
 #define CHECKPOINT_CHANGED_BYTES 256
 comet_status checkpoint_load(const char *folder, comet_model *model, const checkpoint_settings *expected,
                              checkpoint_state *state, checkpoint_found *found, char changed[CHECKPOINT_CHANGED_BYTES]);

@@ -194,7 +194,7 @@ static comet_status next_key(reader *r, bool first, string *key, bool *more)
 
 static comet_status out_of_memory(const reader *r)
 {
-    return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", r->path);
+    return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the header of %s", r->path);
 }
 
 /* Room for one more of n items; returns the table, or NULL and leaves the old one. */

@@ -52,7 +52,7 @@ static comet_status open_regular(safetensors_file *f, uint64_t *file_bytes)
     if (f->fd < 0 || fstat(f->fd, &s) != 0)
         return comet_fail(COMET_ERROR_IO, "%s: %s", f->path, strerror(errno));
     if (!S_ISREG(s.st_mode))
-        return comet_fail(COMET_ERROR_IO, "%s: is not a file", f->path);
+        return comet_fail(COMET_ERROR_IO, "%s: not a regular file", f->path);
     *file_bytes = (uint64_t)s.st_size;
     return COMET_OK;
 }
@@ -79,7 +79,8 @@ static comet_status read_header(safetensors_file *f)
     f->data_bytes = file_bytes - 8 - bytes;
     f->text = malloc(f->header_bytes);
     if (!f->text)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the header of %s", bytes, f->path);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " bytes for the header of %s", bytes,
+                          f->path);
     return read_at(f, 8, f->text, f->header_bytes);
 }
 
@@ -129,7 +130,7 @@ static comet_status check_names(const safetensors_file *f)
     comet_status status = COMET_OK;
     const safetensors_tensor **sorted = malloc((n > 0 ? n : 1) * sizeof(const safetensors_tensor *));
     if (!sorted)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the header of %s", f->path);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the header of %s", f->path);
     for (size_t i = 0; i < n; i++)
         sorted[i] = &f->header.tensors[i];
     qsort(sorted, n, sizeof(const safetensors_tensor *), by_name);

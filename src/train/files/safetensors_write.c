@@ -100,7 +100,7 @@ static comet_status write_header(atomic_file *out, const char *header, size_t by
     return status == COMET_OK ? atomic_file_write(out, header, bytes) : status;
 }
 
-/* Passes the tensors one at a time through `elements`; *hash goes on from the header's. */
+/* Writes the tensors one at a time through `elements`; *hash continues that of the header. */
 static comet_status write_tensors(atomic_file *out, const safetensors_source *source, void *elements, uint64_t *hash)
 {
     comet_status status = COMET_OK;
@@ -150,7 +150,8 @@ comet_status safetensors_save(const char *path, const char *keep, const safetens
     if (largest > source->staging_bytes || !elements)
         elements = own = malloc(largest > 0 ? (size_t)largest : 1);
     if (!elements) {
-        status = comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the largest tensor", largest);
+        status = comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " bytes for the largest tensor",
+                            largest);
         goto done;
     }
     status = atomic_file_begin(&out, path);

@@ -274,7 +274,8 @@ static comet_status make_pickle(const safetensors_source *source, growing *pickl
     }
     put_text(pickle, "u.");
     if (status == COMET_OK && pickle->failed)
-        status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the description of %zu tensors", source->n_tensors);
+        status = comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the description of %zu tensors",
+                            source->n_tensors);
     return status;
 }
 
@@ -305,7 +306,8 @@ comet_status torch_file_save(const char *path, const safetensors_source *source)
         goto done;
     elements = malloc((size_t)largest);
     status = elements ? atomic_file_begin(&a.file, path)
-                      : comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " bytes for the largest tensor", largest);
+                      : comet_fail(COMET_ERROR_MEMORY,
+                                   "out of memory: could not allocate %" PRIu64 " bytes for the largest tensor", largest);
     if (status == COMET_OK)
         status = add_record(&a, "archive/data.pkl", pickle.data, pickle.bytes);
     if (status == COMET_OK)

@@ -1,6 +1,6 @@
 /*
  * Weights as a file that plain torch.load reads into a state dict: a zip archive, not compressed, of a pickle and one record of
- * raw elements for each tensor. Written only: a pickle is a program, and running those of others is not for us.
+ * raw elements for each tensor. Such files are only written: a pickle is a program, and Comet does not run programs of others.
  */
 #ifndef COMET_TRAIN_FILES_TORCH_FILE_H
 #define COMET_TRAIN_FILES_TORCH_FILE_H

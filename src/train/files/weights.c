@@ -57,7 +57,7 @@ comet_status weights_list_make(weights_list *list, const comet_model *model, boo
     *list =
         (weights_list){.model = model, .items = calloc(2 * n + 1, sizeof *list->items), .hidden = model_hides_momentum(model)};
     if (!list->items)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a list of %zu tensors", n);
     for (size_t i = 0; i < n && status == COMET_OK; i++) {
         comet_tensor_info info;
         status = comet_model_tensor_info(model, i, &info);
@@ -171,7 +171,7 @@ static bool is_of_layer(const char *name, const comet_layer *layer)
     return n > 0 && strncmp(name, layer->name, n) == 0 && (strcmp(name + n, ".weight") == 0 || strcmp(name + n, ".bias") == 0);
 }
 
-/* Both shapes, and first what they mean where only the number of classes differs. */
+/* The failure names both shapes, and says so where only the number of classes differs. */
 static comet_status refuse_shape(const weights_list *list, const weights_item *item, const safetensors_tensor *t,
                                  const char *path)
 {
@@ -257,7 +257,8 @@ comet_status weights_list_load(const weights_list *list, comet_model *model, saf
         largest = list->items[i].info.n_elements > largest ? list->items[i].info.n_elements : largest;
     float *elements = malloc((size_t)largest * sizeof *elements);
     if (!elements)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " elements of the largest tensor", largest);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of the largest tensor",
+                          largest);
     comet_status status = COMET_OK;
     for (size_t i = 0; i < list->n && status == COMET_OK; i++)
         status = load_item(&list->items[i], model, file, elements);
@@ -275,7 +276,7 @@ static comet_status open_verified(safetensors_file **file, const char *path)
     return status;
 }
 
-/* All of a file before any of it: a refused file leaves the model as it was. */
+/* Checks all of a file before any of it is loaded: a refused file leaves the model as it was. */
 static comet_status check_file_is_finite(const weights_list *list, safetensors_file *file, const char *path)
 {
     comet_status status = COMET_OK;
@@ -285,7 +286,8 @@ static comet_status check_file_is_finite(const weights_list *list, safetensors_f
             continue;
         float *elements = malloc((size_t)t->n_elements * sizeof *elements + 1);
         if (!elements)
-            return comet_fail(COMET_ERROR_MEMORY, "out of memory: %" PRIu64 " elements of %s", t->n_elements, t->name);
+            return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of %s", t->n_elements,
+                              t->name);
         status = safetensors_read_f32(file, t, elements);
         if (status == COMET_OK && check_finite(t->name, elements, t->n_elements) != COMET_OK) {
             char why[256];
@@ -324,14 +326,14 @@ comet_status comet_weights_net(const char *path, char **text)
         return status;
     const char *net = safetensors_metadata(file, "net");
     if (!net) {
-        status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: it does not say which net it is of", path);
+        status = comet_fail(COMET_ERROR_UNSUPPORTED, "%s: it does not say which net it belongs to", path);
     } else {
         const size_t bytes = strlen(net) + 1;
         char *copy = malloc(bytes);
         if (copy)
             *text = memcpy(copy, net, bytes);
         else
-            status = comet_fail(COMET_ERROR_MEMORY, "out of memory for the net of %s", path);
+            status = comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the net of %s", path);
     }
     safetensors_close(file);
     return status;
@@ -384,7 +386,7 @@ static comet_status choose_exports(export_job *job, const char *path)
         n++;
     job->tensors = calloc(n + 1, sizeof(const safetensors_tensor *));
     if (!job->tensors)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a list of %zu tensors", n);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a list of %zu tensors", n);
     for (size_t i = 0; (t = safetensors_at(job->file, i)); i++) {
         if (strncmp(t->name, WEIGHTS_OPTIMISER_PREFIX, strlen(WEIGHTS_OPTIMISER_PREFIX)) == 0)
             continue;

@@ -22,7 +22,7 @@ typedef struct weights_list {
     const comet_model *model;
     weights_item *items;
     size_t n;
-    bool hidden;      /* momentum is for bounds alone: where a file has none, it begins with zeros */
+    bool hidden;      /* the momentum serves bounds only: where a file has none, it starts with zeros */
     bool finite_only; /* saving fails at the first element that is not finite, and names it */
     void *staging;    /* memory lent for saving, or NULL */
     size_t staging_bytes;

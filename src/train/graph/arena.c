@@ -1,8 +1,8 @@
 /*
- * Largest first, each at the lowest place that is free during its whole life. Before them come small ones that outlive many
- * others: at the far end they would keep arena_height up. Then, again and again, the buffer that stands highest at the worst
- * moment goes before all others, and the best of these plans is kept: within two per cent of the lower bound for most nets of
- * the zoo.
+ * Buffers are placed largest first, each at the lowest place that is free during its whole life. Before them come small ones
+ * that outlive many others: at the far end they would keep arena_height up. Then, again and again, the buffer that ends highest
+ * at the worst moment is placed before all others, and the best of these plans is kept: it is within two per cent of the lower
+ * bound for most nets of the zoo.
  */
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, madvise */
 #include "train/graph/arena.h"
@@ -23,7 +23,7 @@ comet_status arena_declare(arena *a, uint64_t bytes, uint32_t moment, buffer_id 
         const uint32_t capacity = a->capacity ? 2 * a->capacity : 256;
         arena_buffer *larger = realloc(a->buffers, capacity * sizeof *larger);
         if (!larger)
-            return comet_fail(COMET_ERROR_MEMORY, "no memory for the plan of %u buffers", capacity);
+            return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of %u buffers", capacity);
         a->buffers = larger;
         a->capacity = capacity;
     }
@@ -87,7 +87,7 @@ static void insert_by_offset(arena_buffer **placed, uint32_t n, arena_buffer *b)
     placed[n] = b;
 }
 
-/* The buffers in their order, each at its place. */
+/* Places the buffers in the given order. */
 static void place_all(arena *a, arena_buffer **order, arena_buffer **placed)
 {
     for (uint32_t i = 0; i < a->n_buffers; i++)
@@ -157,7 +157,7 @@ comet_status arena_plan(arena *a, const arena_others *others)
     if (!order || !offsets) {
         free(order);
         free(offsets);
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for the plan of %u buffers", a->n_buffers);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of %u buffers", a->n_buffers);
     }
     for (uint32_t i = 0; i < a->n_buffers; i++)
         a->buffers[i].rank = 0;
@@ -198,7 +198,8 @@ comet_status arena_allocate(arena *a)
         return COMET_OK;
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
-        return comet_fail(COMET_ERROR_MEMORY, "the system gives no %.1f MiB for activations", (double)bytes / 1048576);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %.1f MiB for activations",
+                          (double)bytes / 1048576);
 #ifdef MADV_HUGEPAGE
     madvise(memory, bytes, MADV_HUGEPAGE);
 #endif

@@ -15,7 +15,7 @@ static comet_status grow(void **items, uint32_t *capacity, uint32_t needed, size
     const uint32_t larger = *capacity ? 2 * *capacity : 64;
     void *moved = realloc(*items, larger * item_bytes);
     if (!moved)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory for a graph of %u items", larger);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a graph of %u items", larger);
     *items = moved;
     *capacity = larger;
     return COMET_OK;
@@ -88,7 +88,7 @@ comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *i
     *added = *p;
     added->n = layout_bytes(p->layout) / sizeof(float);
     added->offset = *block;
-    *block += (added->n + 15) / 16 * 16; /* kernels like cache lines of their own */
+    *block += (added->n + 15) / 16 * 16; /* each begins at a cache line */
     *index = m->n_parameters++;
     return COMET_OK;
 }

@@ -1,15 +1,15 @@
 /*
  * A model: its values, operators and parameters, and the small accessors that every folder above uses.
  *
- * The net's layers become ops. A relu that follows its layer is fused into it, flatten is only another view of a value, and
- * changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss is computed at
- * moment n_ops, then every op runs backward in two moments: gradients of its weights, which need what forward stored, then the
- * gradient of its input. Every buffer of the arena has a first and a last moment.
+ * The net's layers become ops. A relu that comes right after its layer is fused into it, flatten is only another view of a
+ * value, and changes of layout are ops of their own. Time is counted in moments: op i runs forward at moment i, the loss is
+ * computed at moment n_ops, then every op runs backward in two moments: gradients of its weights, which need what forward
+ * stored, then the gradient of its input. Every buffer of the arena has a first and a last moment.
  *
  * What backward needs again goes through the store. Raw, it stays in its buffer. Coded, its buffer is free after its last
- * reader in forward, and readers in backward decode it into room of their own. The relu that made it is the exception: the op
- * that decodes the value first leaves the signs for it. A batch norm stores one tensor for itself and for the readers of its
- * output in backward: that output is derived.
+ * reader in forward, and readers in backward decode it into room of their own. The relu that made it is the exception: it needs
+ * only the sign mask, which the op that decodes the value first leaves for it. A batch norm stores one tensor for itself and
+ * for the readers of its output in backward: that output is derived.
  */
 #ifndef COMET_TRAIN_GRAPH_GRAPH_H
 #define COMET_TRAIN_GRAPH_GRAPH_H
@@ -31,7 +31,7 @@ typedef struct sampler sampler;
 typedef struct sample_plan {
     sampler **samplers; /* by op: assess/sample.h; NULL: nothing is measured */
     uint64_t n_turns;
-    uint64_t bytes, work_bytes; /* of the turn that has most; of what measuring one of them works with */
+    uint64_t bytes, work_bytes; /* of the largest turn; of the memory that measuring one sample takes */
     void *room;                 /* for both, at the bottom of the arena's region; NULL: not in this step */
 } sample_plan;
 
@@ -145,7 +145,7 @@ static inline bool needs_gradient_of(const comet_model *m, const op *o, uint32_t
     return m->values[o->inputs[input]].needs_gradient;
 }
 
-/* So that what follows is aligned. */
+/* Rounds up, so that what follows is aligned. */
 static inline uint64_t padded_floats(uint64_t n)
 {
     return (n + 15) / 16 * 16;

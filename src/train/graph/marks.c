@@ -3,7 +3,7 @@
  */
 #include "train/graph/graph.h"
 
-/* From the output back: which values lead to it. */
+/* Marks, from the output back, the values that it depends on. */
 static void mark_leading(comet_model *m)
 {
     m->values[m->output].leads = true;
@@ -45,7 +45,7 @@ static void keep(comet_model *m, const op *o, uint32_t v, const char *what, come
         x->first_backward = o->index;
 }
 
-/* Masks come last: what else reads the value decides whether masks are all that is read. */
+/* Masks come last: a value needs only its sign mask where nothing else reads it. */
 static void mark_kept(comet_model *m)
 {
     for (uint32_t i = 0; i < m->n_ops; i++) {

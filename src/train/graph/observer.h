@@ -15,10 +15,9 @@
 
 struct op;
 
-/* What an error in the tensor that a batch norm stores does, in units of 3 / eb^2, summed over channels: to the gradient of its
- * scale, to the gradient it passes on, and how much of that at most where the relu cut off; and the energy of what is passed
- * on.
- */
+/* What an error in the tensor that a batch norm stores does, in units of 3 / eb^2, summed over channels: its effect on the
+ * gradient of the scale, on the gradient that is passed on, and the most that elements which the relu cut off have of the
+ * latter. And the energy of what is passed on. */
 typedef struct norm_harm {
     double scale, passed, cut, energy;
 } norm_harm;

@@ -29,7 +29,7 @@ typedef struct value {
     bool derived;         /* computed again from what its producer, a batch norm, stored */
     bool norm_input;      /* a batch norm stores it for itself */
     bool masks_only;      /* backward needs only its sign mask */
-    bool put_by_producer; /* it is coded as it is made; others are put before their last reader runs */
+    bool put_by_producer; /* it is coded while it is made; others are put before their last reader runs */
     const char *saved_for;
     comet_slot_class saved_class;
     comet_exactness exactness;
@@ -37,8 +37,8 @@ typedef struct value {
     void *taken;     /* from the store, for the op that runs backward now */
     buffer_id whole; /* room for all of it, decoded once for all readers; NO_BUFFER: every reader decodes it again */
     bool decoded;    /* `whole` has it, in this step */
-    buffer_id signs; /* room for them: the op that decodes it first leaves them for the relu that made it; NO_BUFFER: the relu
-                        decodes the value, too */
+    buffer_id signs; /* room for its sign mask, which the op that decodes it first leaves for the relu that made it;
+                        NO_BUFFER: the relu decodes the value, too */
     bool signs_known;
     uint32_t n_backward;                    /* readers in backward, the relu that made it among them */
     uint32_t first_backward, last_backward; /* ops that read it first and last in backward; NONE: there is none */
@@ -66,7 +66,7 @@ typedef struct parameter {
 /* How gradients of one input are delivered. */
 typedef struct delivery {
     buffer_id write;     /* where the op writes it; NO_BUFFER: it passes through, or is not needed */
-    buffer_id a, b, sum; /* then sum = a + b, where a may be the sum; NO_BUFFER: it is the first to come, nothing is added */
+    buffer_id a, b, sum; /* then sum = a + b, where a may be the sum; NO_BUFFER: it is the first gradient, nothing is added */
     bool by_parts;       /* `write` holds one part of the batch at a time, which the op itself adds to `sum` */
 } delivery;
 
@@ -78,7 +78,7 @@ typedef struct op_buffers {
     buffer_id weights_copy, fresh_weight, fresh_bias;
     buffer_id gradient;       /* fused update: of its weights, then of its bias */
     buffer_id part_gradient;  /* the same from a part of the batch, as the kernel makes it */
-    buffer_id work;           /* memory of the op's own in both phases of backward: folded.h */
+    buffer_id work;           /* the op's own memory in both phases of backward: folded.h */
     buffer_id diff_dst, diff; /* gradient of the output, and that after the mask of a fused relu */
     buffer_id mask_sums;      /* sums by channel of `diff`, then of its squares, in double; NO_BUFFER: they are not made */
     delivery deliveries[COMET_MAX_INPUTS];
@@ -101,10 +101,10 @@ typedef struct op_workspace {
     void *taken; /* from the store, in backward */
 } op_workspace;
 
-/* Backward of a fused relu that is not the op's own matter: the gradient passes where the output is positive. */
+/* Backward of a fused relu that the op does not compute itself: the gradient passes where the output is positive. */
 typedef struct op_mask {
     bool used;
-    bool sums;        /* sums by channel are needed of what passes */
+    bool sums;        /* sums by channel of what passes are needed */
     norm_shape shape; /* sums: how the output lies */
 } op_mask;
 
@@ -116,7 +116,7 @@ struct op {
     uint32_t weight, bias; /* parameters, NONE if there are none; batch norm: scale, shift */
     kernel *forward, *backward_data, *backward_weights;
     kernel *add[COMET_MAX_INPUTS]; /* additions of gradients */
-    uint32_t n_parts;     /* convolution, linear: backward takes the batch in so many equal parts, its kernels are for one; 0 */
+    uint32_t n_parts; /* convolution, linear: equal parts in which backward takes the batch, its kernels are for one; else 0 */
     uint32_t backward_by; /* op whose backward makes its gradients: itself, or the convolution that it is folded into */
     uint32_t folds;       /* op that is folded into its backward, NONE */
     op_mask mask;

@@ -1,4 +1,4 @@
-/* What those who save a model need of its inside. */
+/* What saving a model needs of its inside. */
 #ifndef COMET_TRAIN_GRAPH_STAGING_H
 #define COMET_TRAIN_GRAPH_STAGING_H
 
@@ -9,7 +9,8 @@
 void *model_staging_begin(const comet_model *model, size_t *bytes);
 void model_staging_end(const comet_model *model);
 
-/* SGD without momentum: bounds still need one. It is among the model's tensors, but the optimiser does not see it. */
+/* Is there a momentum only for bounds, since SGD has none? It is among the model's tensors, but the optimiser does not see
+ * it. */
 bool model_hides_momentum(const comet_model *model);
 
 #endif

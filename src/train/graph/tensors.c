@@ -65,7 +65,8 @@ static comet_status locate(const comet_model *m, size_t index, located *l)
         }
     }
     if (!l->p)
-        return comet_fail(COMET_ERROR_ARGUMENT, "tensor %zu of a model that has %zu", asked, comet_model_n_tensors(m));
+        return comet_fail(COMET_ERROR_ARGUMENT, "there is no tensor %zu: the model has %zu tensors", asked,
+                          comet_model_n_tensors(m));
     l->data = block_of(m, l->kind) + l->p->offset;
     return COMET_OK;
 }
@@ -92,7 +93,7 @@ comet_status comet_model_tensor_info(const comet_model *m, size_t index, comet_t
     return COMET_OK;
 }
 
-/* Copies between two layouts; both sides stand still, so the scratchpad may come from the heap. */
+/* Copies between two layouts. No step runs, so the scratchpad may come from the heap. */
 static comet_status move(const comet_model *m, const layout *from, const layout *to, void *src, void *dst)
 {
     if (from == to) {
@@ -140,7 +141,7 @@ void *model_staging_begin(const comet_model *m, size_t *bytes)
     return dead ? m->gradients : NULL;
 }
 
-/* Zeros again: gaps between the gradients count in their norm. */
+/* Sets the block to zeros again: gaps between the gradients count in their norm. */
 void model_staging_end(const comet_model *m)
 {
     if (m->gradients && m->n_accumulated == 0)

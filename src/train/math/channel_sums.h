@@ -8,13 +8,13 @@
 typedef struct channel_sums_spec {
     const norm_shape *shape;
     uint64_t n;
-    uint64_t tile;      /* elements, whole rows, that are added at once; 0: as many as suit */
-    const float *shift; /* by channel, taken off each element; NULL: nothing is */
+    uint64_t tile;      /* elements, whole rows, that are added at once; 0: chosen here */
+    const float *shift; /* by channel, subtracted from each element; NULL: none */
 } channel_sums_spec;
 
 uint64_t channel_sums_bytes(const channel_sums_spec *spec);
 
-/* Sums in the making, in a scratch of channel_sums_bytes. */
+/* Sums under construction, in a scratch of channel_sums_bytes. */
 typedef struct channel_sums {
     const norm_shape *shape;
     uint64_t n, tile, n_tiles;
@@ -24,9 +24,9 @@ typedef struct channel_sums {
 } channel_sums;
 
 void channel_sums_begin(channel_sums *c, const channel_sums_spec *spec, void *scratch);
-/* Tile k, which x begins with; from any thread. */
+/* Adds tile k, with which x begins; from any thread. */
 void channel_sums_add(const channel_sums *c, uint64_t k, const float *x);
-/* The sum of each channel, then the sum of its squares, to sums[2 * channels]. */
+/* Writes the sum of each channel, then the sum of its squares, to sums[2 * channels]. */
 void channel_sums_end(const channel_sums *c, double *sums);
 
 /* All at once. */

@@ -164,7 +164,7 @@ _Static_assert((int)WIDE == (int)SIGNS_A_WORD, "loops take a word of signs at on
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
 
-/* By bits, so that compilers need no branch and dx may be dy. */
+/* Works on bits, so that compilers need no branch and dx may be dy. */
 ISA_INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
 {
     uint64_t i = 0;
@@ -215,7 +215,7 @@ ISA_VARIANTS(pass_set, (uint64_t n, const uint16_t *signs, const float *dy, floa
 ISA_VARIANTS(sum, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, false, y))
 ISA_VARIANTS(sum_relu, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, true, y))
 
-void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx)
+void relu_backward(uint64_t n, const float *y, const float *dy, float *dx)
 {
     ISA_PICK(pass)(n, y, dy, dx);
 }
@@ -243,7 +243,8 @@ static uint16_t signs_word(uint64_t n, const float *x)
     return (uint16_t)word;
 }
 
-/* Whole words from the first on; their end. Masks are what vectors of C do not come to. */
+/* Fills whole words from the first on and returns their end. Vectors of C cannot make masks, so each instruction set has a loop
+ * of its own. */
 static uint64_t signs_reference(uint64_t n, const float *x, uint16_t *signs)
 {
     uint64_t i = 0;

@@ -29,10 +29,11 @@ void multiply_forward(const multiply_spec *spec, const float *a, const float *b,
 void multiply_backward(const multiply_spec *spec, const float *a, const float *b, const float *dy, float *da, float *db);
 
 /* dx = dy where y is positive, else 0; dx may be dy. */
-void pass_where_positive(uint64_t n, const float *y, const float *dy, float *dx);
+void relu_backward(uint64_t n, const float *y, const float *dy, float *dx);
 
 enum { SIGNS_A_WORD = 16 };
-/* Where x is positive: bit i % 16 of signs[i / 16]. Then the same as above with these in place of y. */
+/* The sign mask of x: bit i % 16 of signs[i / 16] says whether x[i] is positive. relu_backward_mask is relu_backward with the
+ * mask in place of y. */
 void signs_of(uint64_t n, const float *x, uint16_t *signs);
 void relu_backward_mask(uint64_t n, const uint16_t *signs, const float *dy, float *dx);
 

@@ -1,6 +1,6 @@
 /*
- * Row by row in double: log-sum-exp with the largest score taken out. With smoothing s the target is 1 - s + s / classes for
- * the label and s / classes elsewhere, as torch has it. Rows are few and added in order, so the result does not depend on
+ * Row by row in double: log-sum-exp with the largest score subtracted first. With smoothing s the target is 1 - s + s / classes
+ * for the label and s / classes elsewhere, as torch has it. Rows are few and added in order, so the result does not depend on
  * threads.
  */
 #include "train/math/loss.h"

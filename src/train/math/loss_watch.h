@@ -1,5 +1,5 @@
 /*
- * Whether a run learns at all: its loss at the start against the lowest that it had since.
+ * Tells whether a run learns at all, from its loss at the start and the lowest that it had since.
  *
  * Single batches scatter, so the start is the mean of the first LOSS_WATCH_STEPS updates, and what follows is a fading mean of
  * as many. A run that never comes below its start has learnt nothing; one that never comes below log(classes) does no better

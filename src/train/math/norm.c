@@ -72,7 +72,7 @@ void norm_code(float gamma, float beta, float floor, float *code_gamma, float *c
 
 /* ---- the loops ---- */
 
-/* One of the jobs below, with everything any of them needs. */
+/* One of the jobs below, with everything that any of them needs. */
 typedef struct job {
     const norm_shape *s;
     const float *in, *dy;
@@ -85,7 +85,7 @@ typedef struct job {
     double *segments;
 } job;
 
-typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and that of d^2 */
+typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and the sum of d^2 */
 
 typedef float vec __attribute__((vector_size(4 * WIDE)));
 
@@ -102,7 +102,7 @@ typedef float vec __attribute__((vector_size(4 * WIDE)));
 
 #define LOOP(name) name##_avx512
 #define LOOP_TARGET target(ISA_TARGET_AVX512),
-#define LOOP_MASKS /* compares that make masks, which vectors of C do not come to */
+#define LOOP_MASKS /* compares that make masks, which vectors of C cannot express */
 #include "train/math/norm_loops.h"
 #endif
 

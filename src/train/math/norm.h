@@ -8,11 +8,11 @@
  * divide 16.
  *
  * What backward is given is either z itself, or the lossy w = (z - mean) g / sd + h with g = gamma and h = beta, except where
- * gamma is so small that z could not be found again: there g is larger, see norm_code. With a relu the sign of w is its mask,
- * and what it cut off matters so little to backward that it may be stored more coarsely: stored is -w, and what is not negative
- * then is divided by `coarse`. (So that the many that are near zero are those that the codec has the shortest code for.) Both
- * are read by the same code with other coefficients. Sums are taken in float over short runs, then in double, in an order that
- * depends on the tensor alone, so results are the same for any number of threads.
+ * gamma is so small that z could not be recovered: there g is larger, see norm_code. With a relu the sign of w is its mask, and
+ * elements that it cut off matter so little to backward that they may be stored more coarsely: -w is stored, divided by
+ * `coarse` where it is not negative. (Then the many elements near zero are those for which the codec has the shortest code.)
+ * The same code reads z and w with different coefficients. Sums are taken in float over short runs, then in double, in an order
+ * that depends on the tensor alone, so results are the same for any number of threads.
  */
 #ifndef COMET_TRAIN_MATH_NORM_H
 #define COMET_TRAIN_MATH_NORM_H
@@ -57,12 +57,12 @@ typedef struct norm_apply_coefficients {
     float coarse;                         /* at least 1 */
 } norm_apply_coefficients;
 
-/* y = a, or relu(a); y may be z. Where w is not NULL it receives what is to be stored: for elements of [first, first + n),
- * from its own start. */
+/* y = a, or relu(a); y may be z. If w is not NULL it receives what is to be stored, from its own start, for the elements
+ * [first, first + n). */
 void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
                 float *w);
 
-/* By lanes: what is read off a stored element v. */
+/* By lanes: what is computed from a stored element v. */
 typedef struct norm_stored_coefficients {
     const float *mask_from, *mask_scale, *mask_shift; /* relu passed: (v - from) scale + shift > 0; NULL: v < 0 */
     const float *from, *scale;                        /* xhat = (v - from) scale */
@@ -70,7 +70,7 @@ typedef struct norm_stored_coefficients {
     float coarse;                                     /* without mask_from: v stands for v coarse where it is not negative */
 } norm_stored_coefficients;
 
-/* The output again. */
+/* Computes the output again. */
 void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
 
 /* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat; if asked for that of d^2. */

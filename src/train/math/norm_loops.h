@@ -45,7 +45,7 @@ INLINE void LOOP(output_one)(const job *j, bool relu, uint64_t i, uint64_t l)
     j->out[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
 }
 
-/* What a stored element stands for. */
+/* The value that a stored element stands for. */
 INLINE float LOOP(whole)(const norm_stored_coefficients *c, bool cut, float v)
 {
     return cut && !(0 > v) ? v * c->coarse : v;

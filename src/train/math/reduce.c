@@ -9,7 +9,7 @@
 enum { BLOCK = 4096, LANES = 8 }; /* elements */
 enum { GROUP = 512, GRAIN = 4 };  /* blocks at once, blocks that make a thread worth it */
 
-/* Of a block: one sum or two. */
+/* One sum or two of a block. */
 typedef struct sums {
     double one, two;
 } sums;

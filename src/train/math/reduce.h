@@ -1,5 +1,5 @@
-/* What a whole array comes to: in blocks of 4096 elements on all threads, added in order, so that it is the same for any
- * number. */
+/* Reductions of a whole array. All threads reduce blocks of 4096 elements, which are added in order, so that results are the
+ * same for any number of threads. */
 #ifndef COMET_TRAIN_MATH_REDUCE_H
 #define COMET_TRAIN_MATH_REDUCE_H
 
@@ -15,7 +15,7 @@ uint64_t count_nonzero(size_t n, const float *x);
 /* Is every element finite? */
 bool all_finite(size_t n, const float *x);
 
-/* A gradient with weight decay, beside the mean that momentum makes of earlier ones. */
+/* A gradient with weight decay, and the momentum, which gives the mean of earlier gradients. */
 typedef struct momentum_terms {
     const float *gradient, *weights, *momentum;
     double decay, to_mean;

@@ -11,7 +11,10 @@
 
 #include "base/status.h"
 
-enum { RATE_IMAGES = 256, RATE_STEPS = 100 }; /* that default rates are for */
+enum {
+    RATE_IMAGES = 256,
+    RATE_STEPS = 100
+}; /* default rates are for so many images an update and for runs of at least so many steps */
 static const double pi = 3.14159265358979323846;
 
 void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
@@ -32,7 +35,7 @@ static bool has_batch_norm(const comet_net *net)
     return false;
 }
 
-/* One channel a filter: their few weights see large gradients. */
+/* Depthwise filters have one channel each: their few weights see large gradients. */
 static bool has_depthwise(const comet_net *net)
 {
     for (uint32_t i = 0; i < comet_net_n_values(net); i++) {
@@ -43,8 +46,9 @@ static bool has_depthwise(const comet_net *net)
     return false;
 }
 
-/* SGD's noise stays the same where the rate follows the batch; AdamW's steps have a size of their own, and follow its root.
- * Large rates are safe with batch norms only, and after a rise that short runs have no time for. */
+/* SGD's rate is in proportion to the batch, so that its noise stays the same; AdamW's steps have a size of their own, and its
+ * rate is in proportion to the batch's root. Large rates are safe only with batch norms, and only after a warm-up, for which
+ * short runs have no time. */
 double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update, uint64_t n_steps)
 {
     const double times = (double)images_per_update / RATE_IMAGES, length = fmin((double)n_steps / RATE_STEPS, 1);

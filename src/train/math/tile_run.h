@@ -1,4 +1,5 @@
-/* Work on the tiles of a stored tensor, shared out among threads: a part to each, and then what others have left. */
+/* Shares out work on the tiles of a stored tensor among threads: each first does a part of its own, and then what others have
+ * left. */
 #ifndef COMET_TRAIN_MATH_TILE_RUN_H
 #define COMET_TRAIN_MATH_TILE_RUN_H
 

@@ -13,9 +13,9 @@
 comet_status comet_model_dump(comet_model *m, const char *folder)
 {
     if (!m || (folder && m->params.inference))
-        return comet_fail(COMET_ERROR_ARGUMENT, "activations are saved by a model that trains");
+        return comet_fail(COMET_ERROR_ARGUMENT, "only a model that trains can dump activations");
     if (folder && mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return comet_fail(COMET_ERROR_IO, "%s: the folder cannot be made: %s", folder, strerror(errno));
+        return comet_fail(COMET_ERROR_IO, "%s: could not create the folder: %s", folder, strerror(errno));
     m->dump = folder;
     return COMET_OK;
 }

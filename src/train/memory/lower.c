@@ -100,7 +100,7 @@ static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id 
     return COMET_OK;
 }
 
-/* Signs of o's input, if it is the first to decode it, until its maker asks for them. */
+/* Declares room for the signs of o's input, if o is the first to decode it, until the relu that made it reads them. */
 static comet_status add_signs(comet_model *m, const op *o)
 {
     value *x = &m->values[o->inputs[0]];
@@ -129,7 +129,8 @@ static comet_status add_rooms(comet_model *m, op *o)
 
 /* ---- backward ---- */
 
-/* While gradients are lowered: where that of each value is, and how many values still need a buffer's contents. */
+/* State while gradients are lowered: the buffer of each value's gradient, and how many values still need a buffer's
+ * contents. */
 typedef struct gradients {
     buffer_id *at;     /* by value */
     uint32_t *n_users; /* by buffer */
@@ -143,7 +144,7 @@ static comet_status new_gradient(comet_model *m, gradients *g, uint64_t bytes, u
         const uint32_t n = 2 * *id + 64;
         uint32_t *larger = realloc(g->n_users, n * sizeof *larger);
         if (!larger)
-            return comet_fail(COMET_ERROR_MEMORY, "no memory to plan gradients");
+            return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of the gradients");
         for (uint32_t i = g->n_buffers; i < n; i++)
             larger[i] = 0;
         g->n_users = larger;
@@ -214,7 +215,7 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
     return x->needs_gradient ? deliver(m, g, o, j, d->write) : COMET_OK;
 }
 
-/* For deriving value v. */
+/* Scratch for deriving value v. */
 static uint64_t derive_scratch(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
@@ -239,7 +240,7 @@ static uint64_t scratch_of_data(const comet_model *m, const op *o)
     return bytes;
 }
 
-/* Gradients of its parameters, while they are not in the block of all gradients. */
+/* Declares the gradients of its parameters, where they do not lie in the block of all gradients. */
 static comet_status lower_fused_gradient(comet_model *m, op *o, uint32_t weights, uint32_t data)
 {
     const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
@@ -284,7 +285,7 @@ static comet_status lower_backward(comet_model *m)
     gradients g = {.at = malloc(m->n_values * sizeof *g.at)};
     comet_status status = COMET_OK;
     if (!g.at)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan gradients");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of the gradients");
     for (uint32_t v = 0; v < m->n_values; v++)
         g.at[v] = NO_BUFFER;
     status = new_gradient(m, &g, layout_bytes(m->values[m->output].layout), m->n_ops, &g.at[m->output]);

@@ -8,7 +8,7 @@
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
 
-/* Words must not reach from one tile into the next, which another thread may decode. */
+/* Bytes of value v's sign mask. No word of it may belong to two tiles, which different threads may decode. */
 uint64_t mask_signs_bytes(const comet_model *m, uint32_t v)
 {
     const value *x = &m->values[v];
@@ -42,7 +42,7 @@ static comet_status mask_tile(void *arg, uint64_t k, size_t worker)
             comet_store_prefetch(job->m->store, worker, job->dy + first);
             TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->rooms + worker * job->tile, &y));
         }
-        pass_where_positive(n, y, job->dy + first, job->dx + first);
+        relu_backward(n, y, job->dy + first, job->dx + first);
     }
     if (job->sums)
         channel_sums_add(job->sums, k, job->dx + first);
@@ -74,7 +74,7 @@ static uint64_t mask_rooms_floats(const comet_model *m, const op *o)
     return padded_floats(m->params.n_threads * mask_tile_elements(m, o));
 }
 
-/* A tile for each worker, then what sums need. */
+/* Room for a tile for each worker, then for the sums. */
 uint64_t mask_scratch_bytes(const comet_model *m, const op *o)
 {
     if (!o->mask.used)

@@ -47,8 +47,8 @@ uint64_t saved_made_tile(const comet_model *m, uint32_t v);
  * put_by_producer. */
 comet_status saved_put_before(comet_model *m, const op *o);
 comet_status saved_put_after(comet_model *m, const op *o);
-/* Around the making of value v, which is put_by_producer: the slot that its tiles go to as they are made; COMET_NO_SLOT where
- * all of them must be there first. */
+/* Called before and after value v, which is put_by_producer, is made. *slot is where its tiles go as they are made;
+ * COMET_NO_SLOT where all of them must be there first. */
 comet_status saved_put_begin(comet_model *m, uint32_t v, comet_slot *slot);
 comet_status saved_put_end(comet_model *m, uint32_t v, comet_slot slot);
 /* Before and after op o's backward. */
@@ -58,8 +58,7 @@ typedef struct saved_part {
     uint32_t index, n; /* of so many equal parts of the batch */
 } saved_part;
 comet_status saved_take_input(comet_model *m, op *o, saved_part part);
-/* A reader has gone through tiles of o's own tensor in their order, if `all` to the last: then they all lie in own.whole, where
- * there is one. */
+/* A reader has taken tiles of o's own tensor, with `all` every one of them: then all lie in own.whole, where there is one. */
 void saved_own_taken(op *o, bool all);
 /* Room to decode one of n_parts of value v. */
 uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts);
@@ -67,7 +66,7 @@ uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts);
 /* ---- mask.c ---- */
 
 /* The gradient of o's output passes where that output is positive: from diff_dst to diff, which may be the same. Sums go to
- * mask_sums, if there are to be any. */
+ * mask_sums, if they are needed. */
 comet_status mask_gradient(comet_model *m, const op *o);
 uint64_t mask_scratch_bytes(const comet_model *m, const op *o);
 /* Bytes of mask_sums; 0 where sums are not needed or tiles do not end between rows. */

@@ -1,10 +1,10 @@
 /*
- * What a model's memory is for, before and after steps; and the one region that transients and coded tensors share.
+ * The table of a model's memory, before and after steps; and the one region that transients and coded tensors share.
  *
  * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
- * the region and coded tensors grow from its bottom, or from above the samples of an assessing step, when they are small beside
- * those of the first steps; each slot has a ceiling, the lowest byte that any transient takes while the slot is held. What does
- * not fit below goes to memory that the store takes itself.
+ * the region and coded tensors grow from its bottom. In an assessed step they grow from above the samples; they are smaller
+ * then than in the first steps. Each slot has a ceiling: the lowest byte that any transient takes while the slot is held. What
+ * does not fit below goes to memory that the store takes itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +33,7 @@ static bool value_life(const comet_model *m, uint32_t v, slot_life *life)
     return true;
 }
 
-/* The k-th slot in the arena's care, or false past the end. The net's input is the caller's. */
+/* The k-th slot that lies in the region, or false past the end. The net's input is the caller's. */
 static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
 {
     for (; *k < m->n_values + 2 * m->n_ops; ++*k) {
@@ -54,7 +54,7 @@ static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
     return false;
 }
 
-/* Coded bytes that are planned for; cautious, since bounds are narrow in the first steps. */
+/* The ratio that is planned for; it is cautious, since bounds are narrow in the first steps. */
 static double planned_ratio(const comet_model *m, const slot_life *life)
 {
     static const double cautious[] = {[COMET_COMPRESS_OFF] = 1,
@@ -94,7 +94,7 @@ static uint64_t coded_at(const comet_model *m, uint32_t moment)
     return c->spill_folder && c->spill_above < bytes ? c->spill_above : bytes;
 }
 
-/* A region in the making. */
+/* A region while it is planned. */
 typedef struct region_plan {
     uint32_t n_moments;
     uint64_t *coded, *live; /* bytes at each moment: of coded tensors, and of buffers */
@@ -119,7 +119,7 @@ static void count_live(const comet_model *m, region_plan *p)
             p->live[moment] += m->arena.buffers[i].bytes;
 }
 
-/* Room for all of what is stored in a slot, from its first reader on, if that leaves everything below `most`. */
+/* Adds room for the whole tensor of a slot, from its first reader on, if the region then stays within `most` bytes. */
 static comet_status add_whole(comet_model *m, region_plan *p, uint64_t most, comet_slot slot, uint32_t first, uint32_t last,
                               buffer_id *whole)
 {
@@ -141,7 +141,7 @@ static bool is_decoded_again(const comet_model *m, const value *y)
     return y->n_backward - (y->signs != NO_BUFFER) > 1 || (first->folds != NONE && first->n_parts > 1);
 }
 
-/* For what a batch norm stored, and for values that several decode. */
+/* Adds such room for what batch norms store, and for values that several ops decode. */
 static comet_status add_wholes(comet_model *m, region_plan *p, uint64_t most)
 {
     count_live(m, p);
@@ -167,8 +167,9 @@ static void remove_wholes(comet_model *m, uint32_t n_buffers)
         m->values[v].whole = NO_BUFFER;
 }
 
-/* Decoding once in place of up to three times, as far as the region has room for it outside its worst moments. Buffers do not
- * fit together without gaps, hence the trials. At level fast decoding is as fast as memory. */
+/* Lets a tensor be decoded once instead of up to three times, as far as the region has room for that outside its worst moments.
+ * Buffers do not fit together without gaps, hence the trials. Level fast does not need it: it decodes at the speed of
+ * memory. */
 static comet_status use_spare_room(comet_model *m, region_plan *p)
 {
     static const double shares[] = {1, 0.96, 0.92, 0.85, 0.75};
@@ -194,14 +195,14 @@ uint64_t memory_sample_bytes(const comet_model *m)
     return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
-/* Samples lie below coded tensors, which are smaller then, by a fifth at least, than in the first steps: these have narrow
+/* Samples lie below coded tensors, which are then at least a fifth smaller than in the first steps: the first steps have narrow
  * bounds and no samples. */
 static uint64_t with_samples(const comet_model *m, uint64_t coded)
 {
     return max_u64(coded, coded / 5 * 4 + memory_sample_bytes(m));
 }
 
-/* The store stacks coded tensors as they come, and takes back what is above the highest that is held. */
+/* The store stacks coded tensors in the order of their puts, and frees memory above the highest one that is held. */
 static comet_status stack_coded(const comet_model *m, region_plan *p)
 {
     const comet_compression *c = &m->params.compression;
@@ -210,7 +211,7 @@ static comet_status stack_coded(const comet_model *m, region_plan *p)
     stacked *slots = calloc(capacity, sizeof *slots);
     size_t n = 0;
     if (!slots)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %zu slots", capacity);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of %zu slots", capacity);
     for (uint32_t k = 0; n < capacity && next_life(m, &k, &slots[n].life);)
         n++;
     for (uint32_t moment = 0; moment < p->n_moments; moment++) {
@@ -235,13 +236,13 @@ static comet_status plan_moments(comet_model *m, region_plan *p)
     return m->coded && m->params.compression.mode == COMET_COMPRESS_DENSE ? use_spare_room(m, p) : COMET_OK;
 }
 
-/* Lays out the arena; the bytes of it and of what is coded. */
+/* Lays out the arena; *bytes are those of the arena and of coded tensors together. */
 static comet_status plan_region(comet_model *m, uint64_t *bytes)
 {
     const uint32_t n = moments_of(m);
     uint64_t *moments = calloc(2 * (size_t)n, sizeof *moments);
     if (!moments)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to plan %u moments", n);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a plan of %u moments", n);
     region_plan p = {.n_moments = n, .coded = moments, .live = moments + n};
     const comet_status status = plan_moments(m, &p);
     free(moments);

@@ -43,7 +43,7 @@ comet_status saved_put_after(comet_model *m, const op *o)
                : comet_store_put(m->store, o->workspace.slot, arena_at(&m->arena, o->buffers.workspace));
 }
 
-/* A bound relative to the deviation is known when all of it is there. */
+/* A bound relative to the deviation is known only when the whole tensor is there. */
 comet_status saved_put_begin(comet_model *m, uint32_t v, comet_slot *slot)
 {
     const comet_slot_policy *p = comet_store_slot_policy(m->store, m->values[v].slot);
@@ -85,7 +85,7 @@ static comet_status take_tile(void *arg, uint64_t k, size_t worker)
     return COMET_OK;
 }
 
-/* Where a part begins, and the tiles around it, for which a room has place. */
+/* Where a part begins, and the tiles that cover it, for which a room has space. */
 typedef struct part_tiles {
     uint64_t begin, first, end, tile;
 } part_tiles;
@@ -118,7 +118,7 @@ static comet_status derive_part(comet_model *m, uint32_t v, saved_part part, flo
     return COMET_OK;
 }
 
-/* Into `whole`, if there is one, for later readers too. */
+/* Decodes into `whole`, if there is one, which serves later readers, too. */
 static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, float *room)
 {
     value *x = &m->values[v];

@@ -4,7 +4,7 @@
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
 
-/* Flat where the layout has no name in the codec. */
+/* The tensor is flat where the codec has no such layout. */
 comet_tensor layout_tensor(const layout *l)
 {
     comet_tensor t;

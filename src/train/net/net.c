@@ -28,7 +28,7 @@ const char *net_name_fault(const char *name, size_t length)
 
 _Static_assert(COMET_MAX_LAYER_NAME == 96, "net_name_fault says the number");
 
-/* Where the name stands in the table of names, or the free place where it would stand. */
+/* The place of the name in the table of names, or the free place where it would go. */
 static size_t find_slot(const comet_net *net, const char *name, size_t length)
 {
     const size_t mask = 2 * (size_t)net->capacity - 1;
@@ -68,7 +68,7 @@ static comet_status reserve(comet_net *net, uint32_t capacity)
     uint32_t *slots = malloc(2 * capacity * sizeof *slots);
     if (!layers || !shapes || !slots) {
         free(slots);
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a net of %u layers", capacity);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a net of %u layers", capacity);
     }
     free(net->slots);
     net->slots = slots;
@@ -80,7 +80,7 @@ static comet_status reserve(comet_net *net, uint32_t capacity)
 static comet_status append(comet_net *net, const comet_layer *layer, comet_shape shape)
 {
     if (net->n_values == NET_MAX_VALUES)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s: the net has %u layers already, the most there may be", layer->name,
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s: the net has %u layers already, which is the limit", layer->name,
                           net->n_values - 1);
     if (net->n_values == net->capacity) {
         comet_status status = reserve(net, 2 * net->capacity);
@@ -106,7 +106,7 @@ comet_status comet_net_create(comet_net **net, const char *name, uint32_t channe
         return status;
     comet_net *made = calloc(1, sizeof *made);
     if (!made)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for a net");
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a net");
     memcpy(made->name, name, strlen(name) + 1);
     comet_layer input;
     comet_layer_init(&input, COMET_OP_INPUT, "input");
@@ -156,9 +156,8 @@ void comet_layer_init(comet_layer *layer, comet_op op, const char *name)
     }
 }
 
-/* The layer as it will stand in the net: fields that its kind does not use as they are at the beginning, a pool's stride told.
- */
-static comet_layer settled(const comet_layer *layer)
+/* The layer as the net keeps it: fields that its kind does not use have their defaults, and a pool has a stride. */
+static comet_layer canonical(const comet_layer *layer)
 {
     comet_layer l;
     comet_layer_init(&l, layer->op, layer->name);
@@ -219,7 +218,7 @@ comet_status comet_net_add(comet_net *net, const comet_layer *layer, uint32_t *v
     status = check_inputs(net, layer);
     if (status != COMET_OK)
         return status;
-    const comet_layer own = settled(layer);
+    const comet_layer own = canonical(layer);
     comet_shape shape;
     status = net_check_keys(&own);
     if (status == COMET_OK)

@@ -1,5 +1,5 @@
 /*
- * Inside of a net, and the tables that describe kinds of layers and their options. For src/train/net*.c.
+ * The inside of a net, and the tables that describe kinds of layers and their options. For the files of src/train/net.
  *
  * Invariants of a net: layers[0] is the input; every layer's inputs are smaller than its own number; names are unique; a
  * layer's fields that its kind does not use are as comet_layer_init leaves them; shapes have between 1 and NET_MAX_ELEMENTS

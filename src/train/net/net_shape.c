@@ -66,7 +66,7 @@ static comet_status keep_shape(const comet_net *net, const comet_layer *layer, c
 static comet_status lrn_shape(const comet_net *net, const comet_layer *layer, comet_shape *shape)
 {
     if (layer->lrn_size % 2 == 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s: size %u is even; a window has a middle", layer->name, layer->lrn_size);
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s: size %u is even; it must be odd", layer->name, layer->lrn_size);
     return keep_shape(net, layer, shape);
 }
 

@@ -189,7 +189,7 @@ static bool in_range(const layer_key *key, double number)
     return number >= key->min && number <= key->max;
 }
 
-/* Stores the value in the layer's field, if it is one and in its range. */
+/* Stores the value in the layer's field, if it is valid and in its range. */
 static comet_status set_field(const reader *r, const layer_key *key, comet_layer *layer, word value)
 {
     void *field = (char *)layer + key->offset;
@@ -253,7 +253,7 @@ static comet_status read_input(const reader *r, comet_layer *layer, word name)
         nearest_word nearest = nearest_to(name.start, name.length);
         for (uint32_t v = 0; v < r->net->n_values; v++)
             nearest_offer(&nearest, r->net->layers[v].name);
-        return fail_here(r, "%s: its input '%s' does not stand above%s", layer->name, quote(name).text,
+        return fail_here(r, "%s: its input '%s' is not defined above%s", layer->name, quote(name).text,
                          suggestion(&nearest).text);
     }
     if (layer->n_inputs == COMET_MAX_INPUTS)
@@ -407,7 +407,7 @@ static bool enter_c_locale(number_locale *l)
 {
     l->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if (l->c == (locale_t)0) {
-        comet_fail(COMET_ERROR_MEMORY, "out of memory for the C locale");
+        comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the C locale");
         return false;
     }
     l->before = uselocale(l->c);
@@ -530,7 +530,8 @@ comet_status comet_net_write(const comet_net *net, char **text)
     leave_c_locale(&l);
     if (w.failed) {
         free(w.text);
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory for the text of a net of %u layers", net->n_values - 1);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the text of a net of %u layers",
+                          net->n_values - 1);
     }
     *text = w.text;
     return COMET_OK;

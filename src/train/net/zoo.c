@@ -1,6 +1,6 @@
 /*
  * Built-in nets, with the layers, names, initialisations and rates of torchvision's, so that parameters can be exchanged by
- * name. Layers stand in the order in which torch runs them; an activation comes right behind what it belongs to; a residual add
+ * name. Layers stand in the order in which torch runs them; an activation comes right after what it belongs to; a residual add
  * has the branch first and the identity second.
  *
  * Torch runs one relu module of a residual block several times; here the one after the sum is BLOCK.relu and those inside are
@@ -22,7 +22,7 @@ typedef struct builder {
     char name[COMET_MAX_LAYER_NAME]; /* of the next layer */
 } builder;
 
-/* The name of the layer that the call adds in whose argument list this stands. */
+/* Formats the name of the layer that is added next; valid until the next call. */
 static const char *named(builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 static const char *named(builder *b, const char *format, ...)
@@ -229,7 +229,7 @@ static uint32_t dropout(builder *b, const char *name, uint32_t input, float p)
     return put(b, &layer, input);
 }
 
-/* features.N and the relu behind it. */
+/* features.N and the relu after it. */
 static uint32_t feature_conv(builder *b, uint32_t *n, uint32_t x, conv_spec spec)
 {
     x = conv(b, named(b, "features.%u", (*n)++), x, spec);

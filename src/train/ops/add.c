@@ -1,6 +1,6 @@
 /*
- * The sum of two values, with or without a fused relu. It goes tile by tile of the store, so that what belongs to it happens
- * while a tile lies in the caches: deferred batch norms are applied before, the sum is coded afterwards.
+ * The sum of two values, with or without a fused relu. It goes tile by tile of the store, so that everything happens while a
+ * tile lies in the caches: deferred batch norms are applied before, the sum is coded afterwards.
  */
 #include "base/bytes.h"
 #include "train/math/elementwise.h"
@@ -11,7 +11,7 @@
 /* One of the two. */
 typedef struct addend {
     const float *x;
-    bool is_deferred; /* it is computed here from the input of its batch norm */
+    bool is_deferred; /* it is a deferred norm, computed here from its input */
     deferred_norm deferred;
 } addend;
 
@@ -21,7 +21,7 @@ typedef struct add_run {
     addend addends[2];
     float *y;
     uint64_t n, tile, piece;
-    comet_slot slot; /* that tiles go to, COMET_NO_SLOT: none */
+    comet_slot slot; /* where tiles go; COMET_NO_SLOT: nowhere */
 } add_run;
 
 comet_status add_prepare(comet_model *m, op *o)
@@ -57,7 +57,7 @@ static comet_status add_tile(void *arg, uint64_t k, size_t worker)
     }
     if (r->slot == COMET_NO_SLOT)
         return COMET_OK;
-    if (end < r->n) /* of one: as much is fetched as is coded */
+    if (end < r->n) /* of one addend: as much is fetched as is coded */
         comet_store_prefetch(r->m->store, worker, r->addends[1].x + end);
     return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
 }

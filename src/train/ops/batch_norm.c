@@ -34,10 +34,10 @@ enum {
     N_COEFFICIENTS
 };
 
-#define DEFERRED_PIECE 2048 /* elements: with what they are added to, they stay in the first-level cache */
-#define GAMMA_FLOOR 0.1     /* of the root mean square of gamma: smaller ones are stored at that scale */
+#define DEFERRED_PIECE 2048 /* elements: they and their addends stay in the first-level cache */
+#define GAMMA_FLOOR 0.1     /* of the root mean square of gamma: channels with a smaller gamma are stored at that scale */
 
-/* A batch norm at work, in memory of its own within the arena. */
+/* A batch norm while it runs, in memory of its own within the arena. */
 typedef struct norm_run {
     comet_model *m;
     const op *o;
@@ -57,7 +57,7 @@ typedef struct norm_run {
     const float *in, *dy;
     float *out;
     uint64_t out_first;  /* element that `out` begins with */
-    bool puts, observes; /* forward stores; backward tells what errors do */
+    bool puts, observes; /* forward stores; backward reports what errors do */
 } norm_run;
 
 static float *statistic(const comet_model *m, uint32_t index)
@@ -161,7 +161,7 @@ static channel_norm channel_of(const norm_run *r, uint64_t c, const float *mean,
     return n;
 }
 
-/* One kind for one channel. */
+/* The coefficient of one kind for one channel. */
 static float coefficient(const norm_run *r, const channel_norm *n, int kind)
 {
     const float sign = r->s->relu ? -1 : 1; /* of w as it is stored */
@@ -239,7 +239,7 @@ static double *segments_of(const norm_run *r, uint64_t tile)
     return r->sums + tile * r->segments * NORM_SUMS * r->s->width;
 }
 
-/* All sums by channel, tile after tile. */
+/* Adds up all sums by channel, tile after tile. */
 static void fold_tiles(const norm_run *r)
 {
     memset(r->folded, 0, NORM_SUMS * r->s->channels * sizeof *r->folded);
@@ -266,7 +266,7 @@ static double count_of(const norm_run *r)
     return (double)dims[0] * (n_dims == 4 ? (double)(dims[2] * dims[3]) : 1);
 }
 
-/* Sums are taken of differences from the running mean, which is near, so that nothing is lost where the mean is large. */
+/* Differences from the running mean, which is close, are summed, so that no precision is lost where the mean is large. */
 static comet_status batch_statistics(norm_run *r, float *mean, float *variance)
 {
     const float *near = statistic(r->m, r->norm->mean);
@@ -368,7 +368,7 @@ comet_status norm_run_forward(comet_model *m, op *o, run_mode mode)
 
 /* ---- backward ---- */
 
-/* `next`: what this worker reads or writes after the tile, for as many elements. */
+/* `next` is what this worker accesses after the tile, as many elements: see comet_store_prefetch. */
 static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float *next,
                               const float **v)
 {
@@ -415,7 +415,7 @@ static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uin
     return COMET_OK;
 }
 
-/* The sums of d, of d xhat, of xhat as it is stored, and of d^2 where that is observed. */
+/* Sums d, d xhat, xhat as it is stored, and d^2 where that is observed. */
 static comet_status sum_gradients(norm_run *r)
 {
     TRY(for_tiles(r, sums_tile));
@@ -446,10 +446,10 @@ static void observe(const norm_run *r)
     tell_norm_done(r->m, r->o, &harm);
 }
 
-/* Errors of what is stored have a mean, which is not the same for all channels: values that the relu cut off lie nearer to its
- * threshold than the middle of a step does. It is taken off xhat, so that what is passed on has no mean, as without errors:
- * added up over all positions that would count for far more than what differs from element to element. The sum of d xhat
- * stays as it is, since d is 0 where the relu cut off. */
+/* Errors of what is stored have a mean, which differs between channels: values that the relu cut off lie nearer to its
+ * threshold than the middle of a quantisation step does. The mean is subtracted from xhat, so that the gradient that is passed
+ * on has no mean, as without errors: summed over all positions, a mean would count for far more than errors that differ from
+ * element to element. The sum of d xhat does not change, since d is 0 where the relu cut off. */
 static void set_gradient(const norm_run *r, float *scale, float *shift)
 {
     const comet_model *m = r->m;
@@ -526,11 +526,11 @@ comet_status norm_prepare(comet_model *m, op *o)
     m->values[o->output].layout = data;
     batch_norm *b = o->state = malloc(sizeof *b);
     if (!b)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to prepare %s", o->layer->name);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the state of %s", o->layer->name);
     *b = (batch_norm){.mean = NONE, .variance = NONE, .coarse = 1, .deferred_to = NONE};
     b->shape = norm_shape_of(data, o->relu);
     if (b->shape.channels != channels)
-        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: its %llu channels do not lie as such", o->layer->name,
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: the layout of its %llu channels is not supported", o->layer->name,
                           (unsigned long long)channels);
     return norm_parameters(m, o, channels);
 }
@@ -545,7 +545,7 @@ void norm_destroy(op *o)
     free(o->state);
 }
 
-/* It must know its channels. */
+/* A batch norm needs a layout with channels. */
 comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed)
 {
     uint64_t block;
@@ -556,8 +556,8 @@ comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool re
 
 /* ---- memory ---- */
 
-/* The signs of what is stored serve the fused relu. A batch norm that is folded into a convolution has no slot, but the same
- * tiles. */
+/* The signs of what is stored are the mask of the fused relu. A batch norm that is folded into a convolution has no slot, but
+ * the same tiles. */
 comet_status norm_declare_own(comet_model *m, op *o)
 {
     const norm_shape *s = &batch_norm_of(o)->shape;
@@ -565,7 +565,7 @@ comet_status norm_declare_own(comet_model *m, op *o)
     const comet_slot_spec spec = saved_spec(o->layer->name, COMET_SLOT_NORM_INPUT, o->relu ? COMET_SUPPORT : COMET_LOSSY,
                                             m->values[o->inputs[0]].layout);
     TRY(comet_store_spec_tiling(&spec, &n_tiles, &o->own.tile));
-    if (n_tiles > 1 && o->own.tile % s->period != 0) /* tiles of rows that long end within one */
+    if (n_tiles > 1 && o->own.tile % s->period != 0) /* rows are so long that tiles would end within one */
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: batch normalisation of %llu channels without planes is too wide",
                           o->layer->name, (unsigned long long)s->channels);
     if (o->backward_by != o->index)
@@ -574,8 +574,8 @@ comet_status norm_declare_own(comet_model *m, op *o)
     return comet_store_declare(m->store, &spec, &o->own.slot);
 }
 
-/* A deferred batch norm's input lies where its output would, and stays with its coefficients until the addition has run, which
- * takes whole rows. Where that is not so it is not deferred. */
+/* A batch norm is deferred only if its input lies in the buffer of its output and the addition takes whole rows. Its input and
+ * coefficients then stay until the addition has run. */
 void norm_forward_declared(comet_model *m, op *o)
 {
     batch_norm *b = batch_norm_of(o);
@@ -588,7 +588,7 @@ void norm_forward_declared(comet_model *m, op *o)
         b->deferred_to = NONE;
 }
 
-/* Its sums are there at phase 1. */
+/* Declares room for fresh gradients of scale and shift, which are added to accumulated ones at phase 1. */
 comet_status norm_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
 {
     if (m->params.accumulate == 1 || o->backward_by != o->index)

@@ -14,7 +14,7 @@ comet_status concat_prepare(comet_model *m, op *o)
     uint64_t dims[5], first = 0;
     concat *c = calloc(1, sizeof *c);
     if (!c)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to prepare %s", o->layer->name);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the state of %s", o->layer->name);
     o->state = c;
     for (uint32_t i = 0; i < o->n_inputs; i++)
         sources[i] = m->values[o->inputs[i]].layout;

@@ -11,8 +11,9 @@
 #include "train/memory/memory.h"
 
 #define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
-/* in^2 for each channel out: what they cost a position against passes over its channels. ResNet-50, batch 32, level fast: at 64
- * (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long; docs/performance.md. */
+/* The most of in^2 / out: the cost of these products a position, relative to passes over its channels. ResNet-50, batch 32,
+ * level fast: at 64 (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long;
+ * docs/performance.md. */
 #define MOST_PRODUCTS 40
 
 /* ---- which ---- */
@@ -34,7 +35,7 @@ static bool is_pointwise(const comet_layer *l)
     return unit;
 }
 
-/* The level does not matter, so that results do not depend on it. */
+/* This does not depend on the level, so that results do not. */
 static bool is_worth_it(const comet_model *m, const op *conv)
 {
     uint64_t in[5], out[5];
@@ -202,7 +203,7 @@ static uint64_t folded_scratch_bytes(const comet_model *m, const op *o, op_phase
 
 /* ---- sums ---- */
 
-/* A lies after Q in a block of sums. */
+/* The matrix A lies after Q in a block of sums. */
 static float *gram_in(const comet_model *m, const op *o, folded_block block)
 {
     return folded_at(m, o, block) + padded_layout(o->backward_weights, ARG_DIFF_WEIGHTS);
@@ -218,7 +219,7 @@ static comet_status run_gram(comet_model *m, op *o, float *gram)
     return kernel_run(folded_of(o)->gram, &args);
 }
 
-/* Sums of a in a part of the batch; sum_diff has those of dy as a whole. oneDNN would sum in float, which is not enough for
+/* Sums a over a part of the batch; sum_diff sums dy over the whole. oneDNN would sum in float, which is too inexact for
  * differences. */
 static comet_status sum_input(comet_model *m, const op *o, folded_block to)
 {
@@ -282,8 +283,8 @@ static comet_status move_to_plain(comet_model *m, const op *o)
 
 /* ---- gradients ---- */
 
-/* Gradients of scale and shift, and with them the coefficients of the rest, by channel. The mean is that of what is stored, not
- * the one of forward: errors after a relu have a mean, which must cancel. */
+/* Computes the gradients of scale and shift, and from them the coefficients of the other gradients, by channel. The mean is
+ * that of what is stored, not the one of forward: errors after a relu have a mean, which must cancel. */
 static void find_coefficients(comet_model *m, const op *o)
 {
     const folded *f = folded_of(o);
@@ -347,7 +348,7 @@ static float *scaled_weights(const comet_model *m, const op *o, folded_block fac
     return other;
 }
 
-/* What the gradient of the input is computed with: - W^T q W, W^T k and g W. */
+/* Computes what the gradient of the input needs: - W^T q W, W^T k and g W. */
 static comet_status find_input_weights(comet_model *m, op *o)
 {
     const folded *f = folded_of(o);
@@ -421,8 +422,8 @@ const folded *folded_of(const op *o)
     return o->type == &op_type_folded_conv ? weighted_of(o)->folded : NULL;
 }
 
-/* An op that alone reads the batch norm's output can do some of its work: sum its gradient up, where that passes a relu, and
- * compute its output. */
+/* If only one op reads the batch norm's output, that op can sum up its gradient, where that passes a relu, and compute the
+ * output. */
 static void share_with_reader(comet_model *m, op *norm, folded *f)
 {
     const value *y = &m->values[norm->output];
@@ -445,14 +446,14 @@ static comet_status fold(comet_model *m, op *norm)
     layout_dims(m->values[conv->output].layout, dims);
     folded *f = calloc(1, sizeof *f);
     if (!f)
-        return comet_fail(COMET_ERROR_MEMORY, "no memory to fold %s", norm->layer->name);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the state of %s", norm->layer->name);
     *f = (folded){.summed_by = NONE,
                   .in = comet_net_shape(m->net, conv->layer->inputs[0]).channels,
                   .out = dims[1],
                   .count = (double)dims[0] * (double)(dims[2] * dims[3]),
                   .input = norm_shape_of(m->values[conv->inputs[0]].layout, false)};
     const comet_status status = make_kernels(m, conv, f);
-    if (status != COMET_OK || !kernels_suit(conv, f)) { /* it works without, too */
+    if (status != COMET_OK || !kernels_suit(conv, f)) { /* the model works without folding, too */
         destroy_folded(f);
         return status == COMET_ERROR_MEMORY ? status : COMET_OK;
     }

@@ -1,5 +1,6 @@
 /*
- * A 1 x 1 convolution z = W a and the batch norm after it, backward in one, without z: neither stored nor computed again.
+ * Backward of a 1 x 1 convolution z = W a and the batch norm after it in one, without z: it is neither stored nor computed
+ * again.
  *
  * With xhat = (z - mean) r, r = 1 / sd, y = gamma xhat + beta, n positions, and given dy, batch norm passes on
  *
@@ -14,8 +15,8 @@
  *
  * A and the product with a cost in^2 a position where the convolution costs in * out three times, so it is done where there are
  * at most half as many channels in as out, and where that is not much beside passes over out channels. Passes over tensors of
- * dy's size are saved as well, and their memory. Sums of a stored with errors are what a batch norm would have from z with the
- * errors that W makes of them: docs/theory.md.
+ * dy's size are saved as well, and their memory. If a is stored with errors e, the sums are those that a batch norm would get
+ * from z with errors W e: docs/theory.md.
  */
 #ifndef COMET_TRAIN_OPS_FOLDED_H
 #define COMET_TRAIN_OPS_FOLDED_H

@@ -73,7 +73,7 @@ comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, floa
 /* The gradient of own_depthwise weights from n_images of input and output gradient. */
 void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
                         float *gradient);
-/* A kernel for gradients of the weights that meet `channels` of its input's channels, from n_images. */
+/* Makes a kernel for gradients of the weights that read `channels` of the input's channels, from n_images. */
 comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k);
 /* Bytes of the gradient of o's weights as its kernel makes it. */
 uint64_t weighted_gradient_bytes(const comet_model *m, const op *o);

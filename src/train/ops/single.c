@@ -30,7 +30,7 @@ comet_status activation_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_activation_backward(m->backend, o->layer->op, data, &o->backward_data);
 }
 
-/* torch divides such a window by the part of it within the padding, for which oneDNN has no name. */
+/* torch divides such a window by the part of it within the padding, which oneDNN does not offer. */
 static comet_status check_padded_average(const comet_layer *l, const pool_spec *s, const uint64_t *dims)
 {
     bool beyond = false;
@@ -85,7 +85,7 @@ comet_status lrn_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_lrn_backward(m->backend, o->layer, o->forward, &o->backward_data);
 }
 
-/* Planes become rows by way of plain planes, which lie in the same order. */
+/* Planes are first brought into plain order, in which flattened rows lie the same way. */
 static comet_status reorder_prepare(comet_model *m, op *o)
 {
     const layout *from = input_layout(m, o), *to = m->values[o->output].layout;

@@ -52,8 +52,8 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 #define LARGE_SCRATCH ((uint64_t)160 << 20)
 #define PART_BYTES ((uint64_t)32 << 20) /* of an input that backward decodes at once */
 
-/* Up to four times what a kernel itself reads and writes is in proportion; beyond that direct convolution gives back more
- * memory than it costs time. */
+/* A scratchpad may have up to four times the bytes that a kernel reads and writes. Beyond that, the memory that direct
+ * convolution saves is worth the time that it costs. */
 static void set_scratch(conv_spec *s)
 {
     const uint64_t data = sizeof(float) * s->batch * (s->in[0] * s->in[1] * s->in[2] + s->out[0] * s->out[1] * s->out[2]);
@@ -112,7 +112,8 @@ static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec 
     return COMET_OK;
 }
 
-/* Will any gradient flow to input 0? Known while ops are prepared in order: an earlier op has parameters. */
+/* Will any gradient flow to input 0? It will if an earlier op has parameters, which is known since ops are prepared in
+ * order. */
 static bool has_learnt_before(const comet_model *m, const op *o)
 {
     for (uint32_t i = 0; i < o->index; i++)
@@ -121,9 +122,9 @@ static bool has_learnt_before(const comet_model *m, const op *o)
     return false;
 }
 
-/* Equal parts of the batch with at most PART_BYTES of the input, that leave every thread two images and are large beside the
- * weights, whose gradient is added up once a part; all tensors must begin aligned. How tensors are held does not matter, so
- * that results do not depend on it. */
+/* The number of equal parts of the batch, each with at most PART_BYTES of the input. A part has two images for every thread and
+ * is large compared with the weights, whose gradient is added up once a part; all its tensors begin aligned. The number does
+ * not depend on how tensors are held, so that results do not. */
 static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
 {
     const uint64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
@@ -142,7 +143,8 @@ static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
 static comet_status make_state(op *o)
 {
     o->state = calloc(1, sizeof(weighted));
-    return o->state ? COMET_OK : comet_fail(COMET_ERROR_MEMORY, "no memory to prepare %s", o->layer->name);
+    return o->state ? COMET_OK
+                    : comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the state of %s", o->layer->name);
 }
 
 void weighted_destroy(op *o)
@@ -326,7 +328,7 @@ static comet_status run_parts(comet_model *m, op *o, float *weight, float *bias)
     return COMET_OK;
 }
 
-/* The gradient goes where it is kept; or first beside it, if its layout differs or it is to be added to what is there. */
+/* The gradient is written where it is kept, or to a buffer first if its layout differs or it must be added to what is there. */
 static comet_status weighted_backward_weights(comet_model *m, op *o)
 {
     const bool adds = m->n_accumulated > 0;
@@ -350,7 +352,7 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
     return COMET_OK;
 }
 
-/* Where part `part` of the gradient of the input is in the end. */
+/* Where part `part` of the gradient of the input lies in the end. */
 static float *delivered_part(const comet_model *m, const op *o, uint32_t part)
 {
     const delivery *d = &o->buffers.deliveries[0];
