@@ -232,7 +232,8 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
     return in.next == in.end;
 }
 
-/* All families decode what was packed: elements, and the codes that later tiles need. A stream one byte too short is refused. */
+/* All families decode what was packed: elements, and the codes that later tiles need. A stream one byte too short is refused.
+ */
 static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, const uint8_t *before)
 {
     const comet_tensor t = tensor_1d(c->q.dtype, c->q.n);
