@@ -221,7 +221,7 @@ static blob huge_frame(uint64_t marked)
     return frame;
 }
 
-/* The tensor itself never exists: one chunk far behind element 2^32 is decoded. */
+/* The tensor itself never exists: one chunk far beyond element 2^32 is decoded. */
 static void test_chunks_beyond_2_32_elements(void **state)
 {
     const uint64_t marked = 5000; /* element 5000 * 2^20 > 2^32 */

@@ -140,7 +140,7 @@ static void test_cut_and_mended(void **state)
     }
 }
 
-/* Bytes behind the frame are not the frame's: they change nothing. */
+/* Bytes after the frame do not belong to it: they change nothing. */
 static void test_longer_than_the_frame(void **state)
 {
     FOR_EACH_FRAME(f)

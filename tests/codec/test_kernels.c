@@ -160,7 +160,7 @@ static void check_predict(test_rng *r, enum code_width width, enum predictor pre
     }
 }
 
-/* What lies up to a block behind n may be read and spoiled. */
+/* A kernel may read and overwrite up to a block after n. */
 static void check_unpredict(test_rng *r, enum code_width width, enum predictor predictor, size_t n)
 {
     strides s = random_strides(r);

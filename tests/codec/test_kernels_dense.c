@@ -171,7 +171,7 @@ static void test_entropy_encode(void **state)
     }
 }
 
-/* A reader over words and escapes that lie one behind the other, as in a frame, with READ_SLACK behind them. */
+/* A reader over escapes and the words after them, as in a frame, with READ_SLACK bytes after both. */
 static entropy_reader reader_of(test_rng *r, unsigned order, const uint8_t *escapes, size_t escape_bytes, const uint8_t *words,
                                 size_t word_bytes, const uint32_t state[LANES])
 {

@@ -97,7 +97,7 @@ static void check_unpack(enum code_width width, const uint8_t *kinds, size_t fir
     }
 }
 
-/* READ_SLACK bytes behind the blocks may be read, then comes the guard. */
+/* READ_SLACK bytes after the blocks may be read, then comes the guard. */
 static block_reader place_blocks(test_rng *r, const uint8_t *data, size_t bytes)
 {
     uint8_t *at = guarded_tail(&input, bytes + READ_SLACK);
@@ -156,7 +156,7 @@ typedef struct tile_case {
     enum predictor predictor;
     bool identity;
     strides strides;
-    uint8_t *codes, *codes_ref; /* with what lies before and behind them */
+    uint8_t *codes, *codes_ref; /* with what lies before and after them */
     size_t before, code_total;  /* in codes */
 } tile_case;
 
@@ -232,7 +232,8 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
     return in.next == in.end;
 }
 
-/* What was packed, decoded by all families: elements, and the codes that tiles behind need; and a byte too short. */
+/* All families decode what was packed: elements, and the codes that later tiles need. A stream one byte too short is refused.
+ */
 static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, const uint8_t *before)
 {
     const comet_tensor t = tensor_1d(c->q.dtype, c->q.n);
@@ -243,7 +244,7 @@ static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, 
     FOR_EACH_FAMILY(k)
     {
         uint8_t *x, *x_ref;
-        outputs_of(bytes + shift, &x, &x_ref); /* what lies behind is not written */
+        outputs_of(bytes + shift, &x, &x_ref); /* what lies after them is not written */
         memset(codes, 0, code_bytes_total);
         memcpy(codes, before, start);
         memcpy(codes_ref, codes, code_bytes_total);
@@ -268,7 +269,7 @@ static tile_case random_tile(test_rng *r, size_t n)
     return c;
 }
 
-/* Of whole blocks of floats, as training has them, in planes or in channel blocks of 16. */
+/* A tile of whole blocks of floats, as training has them, in planes or in channel blocks of 16. */
 static tile_case usual_tile(test_rng *r)
 {
     static const size_t columns[] = {4, 6, 7, 14, 28, 32, 33, 56, 64, 112};

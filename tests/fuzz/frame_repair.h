@@ -1,5 +1,5 @@
-/* Makes damaged frames pass the checksums of header and index, so that the damage reaches what lies behind them. Shared by the
- * fuzz targets and the tests. */
+/* Makes damaged frames pass the checksums of header and index, so that the damage reaches the code that runs after those
+ * checks. Shared by the fuzz targets and the tests. */
 #ifndef COMET_TESTS_FRAME_REPAIR_H
 #define COMET_TESTS_FRAME_REPAIR_H
 
@@ -50,8 +50,8 @@ static inline void repair_checksums(uint8_t *f, size_t bytes)
     repair_index(f, bytes);
 }
 
-/* Also makes the frame's length that of the bytes and lets chunks fill it: those that do not fit are cut, the last gets the
- * rest. */
+/* Repairs both, makes the frame's length that of the bytes and lets chunks fill it: those that do not fit are cut, the last
+ * gets the rest. */
 static inline void repair_lengths(uint8_t *f, size_t bytes)
 {
     frame_header h;

@@ -8,7 +8,7 @@ enum { SEED = 23 };
 /* What a picture is made of. */
 typedef enum picture {
     SIGNED,   /* as a batch norm stores it: no zeros */
-    POSITIVE, /* as behind a relu: zeros, nothing negative */
+    POSITIVE, /* as after a relu: zeros, nothing negative */
     MIXED     /* both: there is no value to stand for the background */
 } picture;
 

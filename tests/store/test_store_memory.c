@@ -121,7 +121,7 @@ static void test_ceilings(void **state)
     free(x);
 }
 
-/* The bytes behind a tile that decoding may read lie in lent memory too, or the tile does not. */
+/* The bytes after a tile that decoding may read lie in lent memory too, or the tile does not. */
 static void test_lent_memory_is_not_read_beyond(void **state)
 {
     comet_tensor t = tensor_1d(COMET_DTYPE_F32, 6000);

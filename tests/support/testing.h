@@ -39,7 +39,7 @@ enum data_class {
     DATA_SMOOTH,     /* waves and a little noise */
     DATA_RAMP,       /* a slope with noise: what a linear fit is for */
     DATA_WALK_RIGHT, /* random walks along the lines, one line like no other */
-    DATA_WALK_DOWN,  /* likewise along the columns */
+    DATA_WALK_DOWN,  /* random walks along the columns */
     DATA_SEPARABLE,  /* a random number of the line plus one of the column */
     DATA_CONSTANT,
     DATA_NOISE,
@@ -116,7 +116,7 @@ void check_near(double a, double b, double tolerance, const char *what, const ch
 
 void *need_malloc(size_t bytes); /* fails the test instead of returning NULL; 0 bytes give a pointer too */
 
-/* Pages with an inaccessible one behind them. */
+/* Pages with an inaccessible one after them. */
 typedef struct guarded {
     uint8_t *end; /* what lies here must not be touched */
     void *map;

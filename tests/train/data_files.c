@@ -128,7 +128,7 @@ static void draw_row(const drawing *d, uint32_t y, uint8_t *rgb)
         d->pixel(x, y, rgb + 3 * (size_t)x);
 }
 
-/* A row of RGB as the kind of JPEG wants it; CMYK as Adobe has it, complemented and without black. */
+/* A row of RGB in the form that this kind of JPEG needs; CMYK as Adobe has it, complemented and without black. */
 static void convert_jpeg_row(jpeg_kind kind, uint32_t width, const uint8_t *rgb, uint8_t *to)
 {
     for (uint32_t x = 0; x < width; x++, rgb += 3) {

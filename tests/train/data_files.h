@@ -20,7 +20,7 @@ void make_folder(const char *path);
 void make_pipe(const char *folder, const char *name);
 void stop_waiting(void);
 
-/* Likewise, gzip'ed. */
+/* Writes a file packed by gzip. */
 void write_gz(const char *folder, const char *name, const void *data, size_t bytes);
 
 /* Big-endian header (the magic, then n_dims numbers) and data of an IDX file, into a buffer that is to be freed. */

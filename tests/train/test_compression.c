@@ -122,7 +122,7 @@ static void test_lossless_is_off_for_operators(void **state)
     }
 }
 
-/* A batch norm's input that is read again behind it, last by an op that could work in place. */
+/* A batch norm's input that is read again after it, last by an op that could work in place. */
 static void test_input_of_norm_is_kept(void **state)
 {
     (void)state;
@@ -401,7 +401,7 @@ static void test_lines_of_passes(void **state)
     comet_net_destroy(net);
 }
 
-/* Losses of small batches that differ by much withdraw no bounds; one that leaves them all behind does. */
+/* Losses of small batches that differ by much withdraw no bounds; a loss far above all of them does. */
 static void test_spikes(void **state)
 {
     (void)state;
@@ -512,7 +512,7 @@ static void test_nan_survives(void **state)
     comet_net_destroy(net);
 }
 
-/* Tensors that are stored within bounds, of the step at hand: those in units of their deviation, and those coded dense. */
+/* Tensors that are stored within bounds, of the last step: those in units of their deviation, and those coded dense. */
 typedef struct bounded {
     uint32_t n, n_start, n_dense;
 } bounded;
@@ -550,7 +550,7 @@ static double gradients_of(trial *t, uint64_t step)
     return trial_gradients(t, step);
 }
 
-/* Near-lossless and dense at the start, then bounds climb; and again behind a loss that is not finite. */
+/* Near-lossless and dense at the start, then bounds climb; and again after a loss that is not finite. */
 static void test_start_and_retreat(void **state)
 {
     (void)state;

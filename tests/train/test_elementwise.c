@@ -76,7 +76,7 @@ static void test_relu_backward(void **state)
     }
 }
 
-/* Signs stand for what they were taken of; words behind the last are left alone. */
+/* Signs serve in place of the values they were taken from; words after the last are left alone. */
 static void test_relu_backward_mask(void **state)
 {
     float y[MOST] = {0}, dy[MOST], dx[MOST + 1];

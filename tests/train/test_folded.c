@@ -125,7 +125,7 @@ static void test_gradients_of_several_readers(void **state)
     }
 }
 
-/* Nothing is folded that would not be right or worth it: a relu behind the norm, another reader, a bias, a stride, a window, a
+/* Nothing is folded that would not be right or worth it: a relu after the norm, another reader, a bias, a stride, a window, a
  * wide input, many channels. The first is. */
 static void test_others_are_left_alone(void **state)
 {

@@ -61,7 +61,7 @@ static void test_zoo_round_trips(void **state)
     }
 }
 
-/* Relus and batch norms stand right behind what they take; a sum has the branch before the identity. */
+/* Relus and batch norms come right after the layer that they read; an addition has the branch before the identity. */
 static void test_zoo_order(void **state)
 {
     for (size_t i = 0; comet_zoo_name(i); i++) {

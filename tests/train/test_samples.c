@@ -11,7 +11,7 @@
 #include "train/ops/ops.h"
 #include "training.h"
 
-/* Convolutions of all kinds, each behind a relu so that its input is stored: channels in blocks and others, strides, groups,
+/* Convolutions of all kinds, each after a relu so that its input is stored: channels in blocks and others, strides, groups,
  * depthwise, with a bias, and one that is folded with its batch norm. */
 static const char *const kinds =
     "net kinds\ninput 3 20 20\nc = conv out=48 kernel=3 pad=1\nr = relu\nblocks = conv out=32 kernel=3 pad=1\nr2 = relu\n"
@@ -268,7 +268,7 @@ static double predicted_over_measured(trial *t, const char *name)
     assert_true(consumer != NONE);
     const adapt *a = m->assessment->adapt;
     double predicted = 0;
-    for (uint64_t step = 0; step < 4; step++) { /* assessed behind 2, with predictions alone, and 4 */
+    for (uint64_t step = 0; step < 4; step++) { /* assessed after steps 2, with predictions alone, and 4 */
         trial_batch(t, step);
         assert_true(isfinite(trial_gradients(t, step)));
         assert_ok(comet_model_update(m, 0, step));

@@ -344,7 +344,7 @@ static void test_stop_and_resume_bounded(void **state)
     check_stop_and_resume(COMET_COMPRESS_AUTO);
 }
 
-/* Few weights and a large activation behind a batch norm, whose statistics have moved when the disk is full. */
+/* Few weights and a large activation after a batch norm, whose statistics have moved when the disk is full. */
 static const char wide_net[] = "net wide\ninput 3 8 8\nc1 = conv out=4 kernel=1 bias=no\nb1 = batch_norm\nr1 = relu\n"
                                "c2 = conv out=192 kernel=1 bias=no\nb2 = batch_norm\nr2 = relu\n"
                                "c3 = conv out=4 kernel=1\navg = global_avg_pool\nflat = flatten\nfc = linear out=4\n";

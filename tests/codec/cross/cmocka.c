@@ -41,7 +41,7 @@ void check_that(int holds, const char *text, const char *file, int line)
     _fail(file, line);
 }
 
-/* Tests that fail leave their memory behind and are not torn down. */
+/* Tests that fail do not free their memory and are not torn down. */
 static int passes(const struct CMUnitTest *test)
 {
     void *state = test->initial_state;

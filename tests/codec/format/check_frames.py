@@ -2,7 +2,7 @@
 
 usage: check_frames.py compare FOLDER        decodes every FOLDER/X.comet and compares it with FOLDER/X.raw
        check_frames.py damage FRAME          every single bit flipped here and there in a frame with chunk checksums is found
-       check_frames.py nonsense FOLDER       frames damaged behind the checksums are decoded or refused, never anything else
+       check_frames.py nonsense FOLDER       frames damaged after their checksums are decoded or refused, never anything else
 
 `compare` prints a line of statistics for every chunk; all print "FAILED: ..." for each failure and "N passed, N failed".
 """

@@ -1,5 +1,7 @@
-# Checks of `comet models`; read by tests/cli/run, whose functions it uses.
+# comet models.
 # shellcheck shell=bash
+
+needs_training
 
 run 0 models
 err_empty
@@ -92,6 +94,6 @@ for words in '--image 0' '--image 65537' '--classes 0' '--classes x' '--channels
 done
 
 # The example of the documentation.
-awk '/^```/ { inside = !inside; next } inside' "$checks/../../docs/net_format.md" >example.net
+awk '/^```/ { inside = !inside; next } inside' "$source/docs/net_format.md" >example.net
 run 0 models --net example.net
 out_has '^fc  *linear  *10 '

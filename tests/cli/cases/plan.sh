@@ -1,0 +1,40 @@
+# comet plan, and what it says against what runs take.
+# shellcheck shell=bash
+
+needs_training
+tiny_net
+wide_net
+
+run 0 plan --net tiny.txt -j 1 --memory 100MiB
+out_has '^peak memory  *off  *fast  *dense  *auto$'
+out_has '^batch 256  *[0-9]* MiB'
+out_has '^largest batch in 100 MiB  *[1-9][0-9]*  *[1-9][0-9]*  *[1-9][0-9]*  *[1-9][0-9]*$'
+run 0 plan --net tiny.txt -j 1 --memory 100MiB --batch 16 --json
+if [ "$(wc -l <.out)" -eq 8 ]; then pass; else fault "not four forecasts and four largest batches"; fi
+for key in batch peak_bytes weights_bytes gradients_bytes optimiser_bytes saved_bytes transient_bytes program_bytes ratio; do
+    if head -4 .out | grep -qv "\"$key\":[0-9]"; then fault "a forecast lacks $key"; else pass; fi
+done
+out_has '"memory_bytes":104857600,"largest_batch":[1-9]'
+run 0 plan --net tiny.txt -j 1 --memory 90GiB --batch 16
+out_has '^largest batch in 90.00 GiB  *1024  *1024  *1024  *1024$'
+out_has '^(1024 is the largest batch that is tried)$'
+run 2 plan
+err_has 'which net?'
+run 2 plan --net tiny.txt --memory much
+run 2 plan --net tiny.txt --memory 400
+err_has "'400' has no unit; write 400M or 400MiB, or 400B for bytes"
+run 3 plan --net nothere.txt
+
+number() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" .out | head -1; }
+# Within 10 % of the peak of a run; activations are most of this one.
+# The resident set of a sanitizer build is mostly the sanitizer's.
+if memory_limits; then
+    for mode in off dense auto; do
+        run 0 plan --net wide.txt -j 1 --batch 192 --json
+        grep "\"compress\":\"$mode\"" .out >.row && mv .row .out
+        planned=$(number peak_bytes)
+        run 0 train --net wide.txt --data synthetic --images 1000 --batch 192 --max-steps 8 -j 1 --compress $mode --json
+        measured=$(number peak_rss_bytes)
+        if awk "BEGIN { r = $planned / $measured; exit !(r > 0.9 && r < 1.1) }"; then pass; else fault "$mode: $planned planned, $measured measured"; fi
+    done
+fi
