@@ -35,7 +35,7 @@ const char *training_dnnl_version(void)
         .name = verb_name, .summary = "(not in this build)", .absent = true \
     }
 
-/* In place of those in the files that are not compiled. */
+/* They stand for the verbs of cli/train, which is not compiled. */
 const verb verb_train = ABSENT("train"), verb_eval = ABSENT("eval"), verb_models = ABSENT("models"),
            verb_export = ABSENT("export"), verb_import = ABSENT("import"), verb_plan = ABSENT("plan"),
            verb_bench_train = ABSENT("bench train"), verb_demo_train = ABSENT("demo train");

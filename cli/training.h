@@ -1,5 +1,5 @@
 /*
- * Whether this build has the training engine. Where it has not, its verbs are still known by name, and say so.
+ * Whether this build has the training engine. Without it, its verbs are still known by name, and say that they are missing.
  */
 #ifndef COMET_CLI_TRAINING_H
 #define COMET_CLI_TRAINING_H
@@ -12,7 +12,7 @@ const char *training_missing(void);
 /* The version of oneDNN that training is built on; NULL where there is no training. */
 const char *training_dnnl_version(void);
 
-/* What a verb that needs training ends with where there is none: says so and returns CLI_FAILED. */
+/* The end of a verb that needs training in a build without it: prints the reason and returns CLI_FAILED. */
 cli_exit training_refuse(void);
 
 #endif

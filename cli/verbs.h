@@ -1,4 +1,4 @@
-/* The verbs. A new one is a cmd_*.c, a word here and a line in main.c; a new subject of bench or demo a line in
+/* The verbs. A new verb needs a cmd_*.c, its name here and a line in main.c; a new subject of bench or demo needs a line in
  * cmd_bench.c or cmd_demo.c. */
 #ifndef COMET_CLI_VERBS_H
 #define COMET_CLI_VERBS_H
@@ -7,7 +7,7 @@
 
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
     verb_doctor, verb_demo, verb_demo_codec;
-/* On comet::train; where that is not built, training.c has them with `absent` set. */
+/* These need comet::train; in a build without it, training.c defines them with `absent` set. */
 extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_plan, verb_bench_train, verb_demo_train;
 
 #endif

@@ -3,7 +3,7 @@
  *
  * A round is: memcpy, then each codec compresses and decompresses, each timed alone; the best time of all rounds counts. All
  * buffers are page-aligned and touched before the first round. Afterwards each codec compresses once more and decompresses
- * into a buffer of nonsense, and that is what is compared with the original.
+ * into a buffer of arbitrary bytes, which is then compared with the original.
  */
 #ifndef COMET_CLI_BENCHMARK_H
 #define COMET_CLI_BENCHMARK_H
@@ -17,8 +17,8 @@ typedef struct bench_row {
     const char *file; /* "total" for sums */
     const char *level;
     const char *bound;   /* as written on the command line */
-    comet_tensor tensor; /* not of totals */
-    double eb;           /* absolute; not of totals */
+    comet_tensor tensor; /* unset in totals */
+    double eb;           /* absolute; unset in totals */
     uint64_t bytes_in, bytes_out;
     double compress_seconds, decompress_seconds, memcpy_seconds;
     double max_error;
@@ -28,7 +28,7 @@ typedef struct bench_row {
 
 typedef struct bench_entry {
     const contender *codec;
-    comet_level level; /* of contenders without one of their own */
+    comet_level level; /* for contenders without a level of their own */
     size_t max_rounds; /* a slow peer need not run in every round; 0: no limit */
 } bench_entry;
 
@@ -38,7 +38,7 @@ typedef struct bench_job {
     double eb;
     bool keep_support, dither;
     size_t n_threads;
-    size_t repeat;  /* rounds at least */
+    size_t repeat;  /* least number of rounds */
     double seconds; /* rounds go on until this much time is spent */
     const bench_entry *entries;
     size_t n_entries;
@@ -46,7 +46,7 @@ typedef struct bench_job {
 
 enum { BENCH_MAX_ENTRIES = 4 };
 
-/* Runs the job. rows has room for n_entries + 1: a row an entry that accepts the tensor, then memcpy's. */
+/* Runs the job. rows has room for n_entries + 1: one for each entry that accepts the tensor, then memcpy's. */
 cli_exit bench_measure(const bench_job *job, bench_row *rows, size_t *n_rows);
 
 /* The absolute bound that `params` mean on this tensor. */

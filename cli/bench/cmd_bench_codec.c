@@ -26,14 +26,14 @@ typedef struct bench_args {
     bool json, peers, keep_support, dither;
 } bench_args;
 
-/* One bound, or several separated by commas; given again, they add up. */
+/* One bound, or several separated by commas; an option that is repeated adds to the list. */
 static bool set_bounds(void *target, const char *text, reason *why)
 {
     bound_list *list = target;
     for (const char *at = text; at; list->n++) {
         char one[sizeof list->items[0].text];
         if (list->n == MAX_BOUNDS || !text_take_item(&at, one, sizeof one))
-            return reason_set(why, "more than %d bounds, or one that is too long", MAX_BOUNDS);
+            return reason_set(why, "more than %d bounds, or a bound that is too long", MAX_BOUNDS);
         if (!bound_parse(one, &list->items[list->n], why))
             return false;
     }
@@ -47,22 +47,22 @@ static const option options[] = {
      "(default 0.1std)"},
     OPTION_LEVEL(bench_args),
     OPTION_THREADS(bench_args, "threads of our codec (default 1; 0: one per core)"),
-    {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and signs, as compress --keep-support"},
+    {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and non-zeros, as compress --keep-support"},
     {0, "dither", NULL, set_flag, AT(dither), "our codec dithers, as compress --dither"},
     {0, "min-mb", "M", set_megabytes, AT(min_mb),
      "repeat a tensor along its slowest dimension until it has M MiB, so\n"
-     "that it does not sit in cache (default 0: as it is)"},
+     "that it does not fit the cache (default 0: do not repeat)"},
     {0, "layout", "LAYOUT", set_layout, AT(layout),
-     "lay the input out as nchw, nhwc, nChw8c or nChw16c before the clock\n"
-     "starts (default nchw)"},
+     "layout of the input, nchw, nhwc, nChw8c or nChw16c, converted before\n"
+     "the clock starts (default nchw)"},
     {0, "peers", NULL, set_flag, AT(peers),
-     "rows for zfp (2-D, accuracy mode), zstd (level 1) and memcpy as well,\n"
-     "each on one thread, at most 3 rounds, where the build found them"},
-    {0, "repeat", "N", set_repeat, AT(repeat), "rounds at least; the best time counts (default 5)"},
-    {0, "seconds", "S", set_seconds, AT(seconds), "go on with rounds until S seconds are spent (default 1)"},
+     "add rows for zfp (2-D, accuracy mode), zstd (level 1) and memcpy, each\n"
+     "on one thread and at most 3 rounds, if the build found them"},
+    {0, "repeat", "N", set_repeat, AT(repeat), "least number of rounds; the best time counts (default 5)"},
+    {0, "seconds", "S", set_seconds, AT(seconds), "run more rounds until S seconds have passed (default 1)"},
     OPTION_DIMS(bench_args, "dims of raw files"),
     OPTION_DTYPE(bench_args, "type of raw files (default f32); bf16 for '<u2' in a .npy"),
-    OPTION_JSON(bench_args, "one JSON object a row (default: a table)"),
+    OPTION_JSON(bench_args, "one JSON object for each row (default: a table)"),
 };
 
 /* What runs in one invocation: the codecs, and a total for each and for memcpy. */
@@ -73,7 +73,7 @@ typedef struct session {
     bench_row totals[BENCH_MAX_ENTRIES + 1]; /* as the entries, then memcpy's */
     int file_width;
     uint64_t n_done;   /* files times bounds */
-    bool head_printed; /* the table's, before its first row, so that an error comes without it */
+    bool head_printed; /* printed before the first row, so that an error comes without a table's head */
     bool broken;       /* our codec broke its bound somewhere */
 } session;
 
@@ -117,7 +117,7 @@ static bench_row *total_of(session *s, const char *codec)
     return &s->totals[i];
 }
 
-/* Prints the rows of one file and adds them up; memcpy's row is for those who asked for peers. */
+/* Prints the rows of one file and adds them up; memcpy's row only with --peers. */
 static cli_exit take_rows(session *s, const bench_row *rows, size_t n_rows)
 {
     cli_exit code = CLI_OK;
@@ -131,7 +131,7 @@ static cli_exit take_rows(session *s, const bench_row *rows, size_t n_rows)
     return code;
 }
 
-/* Loads a file, resolves its bound on the tensor as it is, then makes it as large and laid out as asked. */
+/* Loads a file, resolves its bound on the tensor as it is, then repeats it and changes its layout as the options say. */
 static cli_exit prepare(const bench_args *args, const char *file, const bound *b, loaded_tensor *input, double *eb)
 {
     const tensor_request request = {.layout = COMET_LAYOUT_PLANAR, .dims = args->dims, .dtype = args->dtype};
@@ -179,7 +179,7 @@ static cli_exit bench_file(session *s, const char *file, const bound *b)
     return code;
 }
 
-/* In a table as the rows of a file; in JSON the other way round, so that our own ends the output. */
+/* A table has them in the order of the rows of a file; JSON in reverse, so that our own codec comes last. */
 static cli_exit print_totals(session *s)
 {
     const size_t n = N_ITEMS(s->totals);
@@ -218,7 +218,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = bench_bound(&s, operands, n_operands, &args.bounds.items[i]);
     progress_end();
     if (code == CLI_OK && s.broken)
-        return fail(CLI_BOUND_BROKEN, "an element came back further off than its bound");
+        return fail(CLI_BOUND_BROKEN, "bound violated: the error of an element is larger than its bound");
     return code;
 }
 
@@ -226,7 +226,7 @@ const verb verb_bench_codec = {
     .name = "bench codec",
     .summary = "Measure ratio, speed and error on files",
     .usage = "FILE... [-e BOUND] [-l LEVEL] [-j N] [options]",
-    .details = "Prints a row a file and a total. The bound is made absolute on the tensor as it is in the file\n"
+    .details = "Prints a row for each file and a total. The bound is made absolute on the tensor as it is in the file\n"
                "before the clock starts. GB/s are uncompressed bytes / 1e9 / seconds, the best of several rounds;\n"
                "memcpy copies the same bytes in the same rounds. Ratio and bytes are those of the repeated\n"
                "tensor. FILE may be gen:relu:N,C,H,W, gen:bn:... or gen:noise:..., a made-up tensor.\n",

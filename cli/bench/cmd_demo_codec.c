@@ -15,12 +15,12 @@ typedef struct demo_args {
 static const option options[] = {
     OPTION_THREADS(demo_args, "threads of our codec (default 1; 0: one per core)"),
     {0, "mb", "M", set_demo_size, offsetof(demo_args, megabytes), "size of each tensor in MB, 1 to 4096 (default 64)"},
-    OPTION_JSON(demo_args, "one JSON object a row (default: a table)"),
+    OPTION_JSON(demo_args, "one JSON object for each row (default: a table)"),
 };
 
 enum { FAST, DENSE, ZFP, MEMCPY, N_CONTENDERS, ROUNDS = 5, FILE_WIDTH = 5 };
 static const char *const demo_bounds[] = {"0.02std", "0.1std", "0.3std"};
-enum { N_BOUNDS = 3, TOLD_BOUND = 1 }; /* the last sentences tell of 0.1std */
+enum { N_BOUNDS = 3, TOLD_BOUND = 1 }; /* the last sentences are about 0.1std */
 
 typedef struct demo {
     const demo_args *args;
@@ -99,7 +99,7 @@ static double faster(const bench_row *a, const bench_row *b, bool compressing)
     return compressing ? b->compress_seconds / a->compress_seconds : b->decompress_seconds / a->decompress_seconds;
 }
 
-/* Two sentences on what the numbers above say. */
+/* Two sentences that sum the table up. */
 static void conclude(const demo *d)
 {
     const bench_row *fast = &d->told[FAST], *dense = &d->told[DENSE], *copy = &d->told[MEMCPY];
@@ -136,7 +136,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK && !d.args->json)
         conclude(&d);
     if (code == CLI_OK && !d.all.bound_ok)
-        code = fail(CLI_BOUND_BROKEN, "an element came back further off than its bound");
+        code = fail(CLI_BOUND_BROKEN, "bound violated: the error of an element is larger than its bound");
     return code;
 }
 
@@ -144,7 +144,7 @@ const verb verb_demo_codec = {
     .name = "demo codec",
     .summary = "Compress made-up activations at several bounds, beside memcpy and zfp",
     .usage = "[-j N] [--mb M] [--json]",
-    .details = "Takes less than a minute and about 400 MB of memory. zfp runs once a bound, on one thread.\n",
+    .details = "Takes less than a minute and about 400 MB of memory. zfp runs once for each bound, on one thread.\n",
     .examples = "  comet demo codec\n"
                 "  comet demo codec -j 2\n"
                 "  comet demo codec --json\n",

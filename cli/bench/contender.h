@@ -15,13 +15,13 @@ typedef struct contender_task {
     size_t bytes;
     double eb; /* absolute; 0 is lossless */
     comet_level level;
-    bool keep_support, dither; /* only ours does */
+    bool keep_support, dither; /* only our codec has these */
     size_t n_threads;
 } contender_task;
 
 typedef struct contender {
     const char *name;
-    const char *level; /* what it is set to; NULL: the task's level */
+    const char *level; /* the level that is shown; NULL: the task's level */
     bool (*accepts)(const contender_task *task);
     /* `task` outlives the state. *capacity becomes the room that compress needs. */
     cli_exit (*open)(const contender_task *task, void **state, size_t *capacity);

@@ -1,6 +1,6 @@
 /*
  * zfp as a contender: 2-D in accuracy mode (reversible where the bound is 0), serial. The last dimension in memory is x, all
- * others together are y: planes stacked on each other.
+ * others together are y: planes are stacked.
  */
 #include "bench/contender.h"
 
@@ -46,7 +46,7 @@ static cli_exit open_state(const contender_task *task, void **opaque, size_t *ca
     state->field = zfp_field_2d(NULL, task->tensor->dtype == COMET_DTYPE_F32 ? zfp_type_float : zfp_type_double, nx, ny);
     if (!state->stream || !state->field) {
         close_state(state);
-        return fail(CLI_NO_MEMORY, "zfp: out of memory");
+        return fail(CLI_NO_MEMORY, "out of memory: could not create a zfp stream");
     }
     if (task->eb > 0)
         zfp_stream_set_accuracy(state->stream, task->eb);

@@ -35,7 +35,7 @@ static cli_exit open_state(const contender_task *task, void **opaque, size_t *ca
     state->decoder = ZSTD_createDCtx();
     if (!state->encoder || !state->decoder) {
         close_state(state);
-        return fail(CLI_NO_MEMORY, "zstd: out of memory");
+        return fail(CLI_NO_MEMORY, "out of memory: could not create a zstd context");
     }
     *capacity = ZSTD_compressBound(task->bytes);
     *opaque = state;

@@ -33,7 +33,7 @@ bool bound_parse(const char *text, bound *b, reason *why)
         if (number[0] == '-' || !number_is_decimal(number))
             return reason_set(why, "'%s' is not a bound: write " BOUND_FORMS ", finite and not negative", text);
         if (u->mode != COMET_BOUND_RATIO && number_is_too_small(number))
-            return reason_set(why, "%s is too small to be a normal number; use lossless", text);
+            return reason_set(why, "%s is too small for a double; use lossless", text);
         if (!number_double(number, u->min, DBL_MAX, &parsed.value, why))
             return false;
         parsed.mode = u->mode;

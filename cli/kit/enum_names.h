@@ -1,4 +1,4 @@
-/* Names of dtypes, layouts and levels, both ways; and how to look up names in general. */
+/* Names of dtypes, layouts and levels, and tables of names in general. */
 #ifndef COMET_CLI_ENUM_NAMES_H
 #define COMET_CLI_ENUM_NAMES_H
 

@@ -1,4 +1,4 @@
-/* JSON output; see json_out.h. cJSON keeps numbers as doubles, so they go in as text of our own. */
+/* JSON output; see json_out.h. cJSON keeps numbers as doubles, so numbers are added as text that we format. */
 #include "kit/json_out.h"
 
 #include <inttypes.h>
@@ -81,7 +81,7 @@ cli_exit json_write(json *j, FILE *out)
     cJSON_Delete(j->root);
     *j = (json){0};
     if (!text)
-        return fail(CLI_NO_MEMORY, "out of memory while writing JSON");
+        return fail(CLI_NO_MEMORY, "out of memory: could not write JSON");
     fprintf(out, "%s\n", text);
     cJSON_free(text);
     return CLI_OK;

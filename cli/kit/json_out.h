@@ -13,7 +13,7 @@
 #include "comet/codec.h"
 #include "kit/say.h"
 
-/* An object under construction; running out of memory is remembered and said by json_print. */
+/* An object under construction; json_print reports it if memory ran out on the way. */
 typedef struct json {
     cJSON *root;
     bool failed;
@@ -30,7 +30,7 @@ void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t
 /* dims, dtype and layout. */
 void json_add_tensor(json *j, const comet_tensor *tensor);
 
-/* The number behind a key of an object that was read; NaN where there is none. */
+/* The number under a key of an object that was read; NaN where there is none. */
 double json_number(const cJSON *object, const char *key);
 
 /* Prints the object as one line on stdout, or to `out`, and releases it. */

@@ -46,7 +46,7 @@ bool number_double(const char *text, double min, double max, double *value, reas
     if (!number_is_decimal(text))
         return reason_set(why, "'%.60s' is not a finite number", text);
     if (number_is_too_small(text))
-        return reason_set(why, "%.60s is too small to be a normal number", text);
+        return reason_set(why, "%.60s is too small for a double", text);
     errno = 0;
     const double parsed = strtod(text, NULL);
     if (errno == ERANGE || !isfinite(parsed) || !(parsed >= min && parsed <= max))
@@ -85,7 +85,7 @@ bool number_bytes(const char *text, uint64_t *bytes, reason *why)
     if (!number_double(digits, 0, 0x1p62 / unit, &value, why))
         return false;
     if (value * unit < 1)
-        return reason_set(why, "'%.60s' is no memory at all", text);
+        return reason_set(why, "'%.60s' is less than one byte", text);
     *bytes = (uint64_t)(value * unit);
     return true;
 }

@@ -20,8 +20,8 @@ bool number_is_too_small(const char *text);
 bool number_double(const char *text, double min, double max, double *value, reason *why);
 
 /* A size of 1 byte to 2^62: a decimal number and its unit, in capitals or not. K, M, G, T and KiB, MiB, GiB, TiB are powers of
- * 1024, as in most tools; KB, MB, GB, TB are powers of 1000; B are bytes. A number alone is refused: 400 is seldom meant as 400
- * bytes. What is left of a byte is dropped. */
+ * 1024, as in most tools; KB, MB, GB, TB are powers of 1000; B are bytes. A number without a unit is refused: few mean 400
+ * bytes by 400. A fraction of a byte is dropped. */
 bool number_bytes(const char *text, uint64_t *bytes, reason *why);
 
 /* 1 to max_items numbers separated by commas. */

@@ -21,14 +21,14 @@ typedef struct option {
     const char *name;  /* long form, without dashes */
     const char *value; /* NULL: a flag; beginning with '=': optional, written --name=VALUE only */
     option_setter set;
-    size_t offset;    /* of the target in the verb's struct */
+    size_t offset;    /* where the target is in the verb's struct */
     const char *help; /* one line, or several separated by '\n' */
 } option;
 
 #define N_ITEMS(array) (sizeof(array) / sizeof((array)[0]))
 
 /* Stores the options found in argv into *args and moves the operands to the front of argv; *n_operands says how many there
- * are. At --help or -h *help becomes true and the rest is left alone. */
+ * are. At --help or -h *help becomes true and parsing ends. */
 cli_exit options_parse(const option *table, size_t n_options, int argc, char **argv, void *args, size_t *n_operands,
                        bool *help);
 

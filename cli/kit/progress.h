@@ -1,6 +1,6 @@
 /*
  * Progress on stderr. A bar is drawn only where that is a terminal and the work has lasted more than a second.
- * From the main thread. A bar begun while another is running is not drawn: the outer one stays.
+ * Only for the main thread. A bar begun while another is running is not drawn: the outer one stays.
  */
 #ifndef COMET_CLI_PROGRESS_H
 #define COMET_CLI_PROGRESS_H

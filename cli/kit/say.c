@@ -20,7 +20,7 @@ static void begin_line(void)
     fputs(": ", stderr);
 }
 
-/* The rest of the line. What comes from outside is anywhere in it, so all of it is made printable. */
+/* The rest of the line. File names and the like may be anywhere in it, so all of it is made printable. */
 static void end_line(const char *format, va_list arguments)
 {
     char text[PRINTABLE_BYTES], shown[2 * PRINTABLE_BYTES];
@@ -95,7 +95,10 @@ cli_exit fail_status(comet_status status, const char *subject)
 
 cli_exit fail_memory(size_t bytes)
 {
-    return fail(CLI_NO_MEMORY, "out of memory: %zu bytes were asked for", bytes);
+    char size[SIZE_TEXT_BYTES];
+    if (bytes < 1 << 20)
+        return fail(CLI_NO_MEMORY, "out of memory: could not allocate %zu bytes", bytes);
+    return fail(CLI_NO_MEMORY, "out of memory: could not allocate %s", size_text(bytes, size));
 }
 
 cli_exit close_stdout(cli_exit code)

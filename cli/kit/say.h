@@ -1,7 +1,7 @@
 /*
  * What the program says on stderr, and the exit codes it ends with.
  *
- * Functions of the program that can fail return a cli_exit: CLI_OK, or the code to exit with after the reason was said.
+ * Functions of the program that can fail return a cli_exit: CLI_OK, or the code to exit with after the reason was printed.
  */
 #ifndef COMET_CLI_SAY_H
 #define COMET_CLI_SAY_H
@@ -10,7 +10,7 @@
 
 typedef enum cli_exit {
     CLI_OK = 0,
-    CLI_FAILED = 1,       /* the machine did not let us: disk full, output exists, ratio out of reach */
+    CLI_FAILED = 1,       /* a failure at run time: disk full, output exists, ratio out of reach */
     CLI_USAGE = 2,        /* the command line is wrong */
     CLI_BAD_INPUT = 3,    /* a file is not what it should be */
     CLI_BOUND_BROKEN = 4, /* an element is further off than promised */
@@ -31,28 +31,29 @@ typedef struct reason {
 /* Fills *why and returns 0, so that a parser ends with `return reason_set(why, ...)`. */
 int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
 
-/* The verb that later sentences begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
+/* The verb that later messages begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
 void say_set_verb(const char *verb);
 
 /* One line on stderr after "comet VERB: ", with control characters made visible. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);
 
-/* Says why and returns `code`; for CLI_USAGE a line follows that points to the help. */
+/* Prints the reason and returns `code`; for CLI_USAGE a second line points to the help. */
 cli_exit fail(cli_exit code, const char *format, ...) SAY_FORMAT(2, 3);
 
-/* Says "SUBJECT: strerror(error)" and returns `code`. */
+/* Prints "SUBJECT: strerror(error)" and returns `code`. */
 cli_exit fail_errno(cli_exit code, int error, const char *subject);
 
 /* The exit code that fits the status. */
 cli_exit exit_of_status(comet_status status);
 
-/* Says "SUBJECT: " (nothing of it where it is NULL) and the library's last sentence; returns the exit code that fits the
- * status. */
+/* Prints "SUBJECT: " (unless it is NULL) and the library's last error; returns the exit code that fits the status. */
 cli_exit fail_status(comet_status status, const char *subject);
 
+/* Prints how much memory could not be allocated and returns CLI_NO_MEMORY. */
 cli_exit fail_memory(size_t bytes);
 
-/* Flushes stdout; a write that failed earlier or now is said. Returns `code`, or CLI_FAILED in its place if it was CLI_OK. */
+/* Flushes stdout; prints an error if a write failed, earlier or now. Returns `code`, or CLI_FAILED in its place if it was
+ * CLI_OK. */
 cli_exit close_stdout(cli_exit code);
 
 #endif

@@ -1,6 +1,9 @@
 /* Option setters; see setters.h. */
 #include "kit/setters.h"
 
+#include <inttypes.h>
+
+#include "base/threads.h"
 #include "kit/number.h"
 
 bool set_flag(void *target, const char *text, reason *why)
@@ -53,9 +56,18 @@ bool set_dims(void *target, const char *text, reason *why)
     return number_list(text, dims->items, COMET_MAX_DIMS, &dims->n, why);
 }
 
+/* 64 at least on any machine: results depend on the number of threads, and may have to be repeated on a smaller one. */
 bool set_threads(void *target, const char *text, reason *why)
 {
-    return number_u64(text, 0, 1024, target, why);
+    const size_t cores = comet_cores(), most = cores > 16 ? 4 * cores : 64;
+    uint64_t n = 0;
+    if (!number_u64(text, 0, UINT64_MAX, &n, why))
+        return false;
+    if (n > most)
+        return reason_set(why, "%" PRIu64 " threads are too many for %zu core%s; give 0 to %zu (0: one per core)", n, cores,
+                          cores == 1 ? "" : "s", most);
+    *(uint64_t *)target = n;
+    return true;
 }
 bool set_chunk(void *target, const char *text, reason *why)
 {
@@ -97,9 +109,9 @@ bool set_range(void *target, const char *text, reason *why)
     if (!number_list(text, items, 2, &n, why))
         return false;
     if (n != 2)
-        return reason_set(why, "'%.60s' is not FIRST,COUNT", text);
+        return reason_set(why, "'%.60s' is not two numbers, FIRST,COUNT", text);
     if (items[1] == 0)
-        return reason_set(why, "'%.60s' asks for no chunk: COUNT is at least 1", text);
+        return reason_set(why, "'%.60s' names no chunk: COUNT must be at least 1", text);
     *range = (range_arg){.given = true, .first = items[0], .count = items[1]};
     return true;
 }

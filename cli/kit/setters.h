@@ -35,7 +35,7 @@ bool set_level(void *target, const char *text, reason *why);     /* comet_level 
 bool set_layout(void *target, const char *text, reason *why);    /* comet_layout */
 bool set_dtype(void *target, const char *text, reason *why);     /* dtype_arg */
 bool set_dims(void *target, const char *text, reason *why);      /* dims_arg */
-bool set_threads(void *target, const char *text, reason *why);   /* uint64_t, 0 to 1024 */
+bool set_threads(void *target, const char *text, reason *why);   /* uint64_t, 0 to 4 x cores or 64 */
 bool set_seed(void *target, const char *text, reason *why);      /* seed_arg; no text: seed 0 */
 bool set_range(void *target, const char *text, reason *why);     /* range_arg, "FIRST,COUNT", COUNT at least 1 */
 bool set_ratio(void *target, const char *text, reason *why);     /* double, 0 to 1e6 */

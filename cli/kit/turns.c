@@ -21,7 +21,7 @@ bool turns_open(turn_ring *ring, size_t n)
     return true;
 }
 
-/* Out of the way first: an end may have the number that another one is to get. */
+/* Moved to high numbers first: an end may have the number that the other one is to get. */
 void turns_hand_over(const turn_ring *ring, size_t i)
 {
     const int from = fcntl(ring->pipes[i][0], F_DUPFD_CLOEXEC, ABOVE_BOTH);
@@ -61,6 +61,6 @@ void turn_take(void)
 
 void turn_pass(void)
 {
-    signal(SIGPIPE, SIG_IGN); /* the last token of all has nobody to go to */
+    signal(SIGPIPE, SIG_IGN); /* the next process has ended: nobody takes the token */
     write_token(PASSES_TO);
 }

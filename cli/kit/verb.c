@@ -25,9 +25,10 @@ void verb_help(const verb *v)
         printf("\n%s", v->details);
     if (v->subjects)
         print_subjects(v);
-    if (v->n_options > 0) {
-        printf("\noptions:\n");
-        options_print(v->options, v->n_options);
+    const verb *first = v->first_is_default ? v->subjects[0] : v;
+    if (first->n_options > 0) {
+        printf(first == v ? "\noptions:\n" : "\noptions of the default subject, %s:\n", verb_word(first));
+        options_print(first->options, first->n_options);
     }
     printf("\nexamples:\n%s", v->examples);
 }
@@ -39,7 +40,7 @@ static cli_exit check_operands(const verb *v, char **operands, size_t n_operands
         if (n_needed == n_operands)
             return fail(CLI_USAGE, "%s is missing", v->operands[n_needed]);
     if (n_operands > n_needed && !v->more_operands)
-        return fail(CLI_USAGE, "too many operands: '%s' is not expected", operands[n_needed]);
+        return fail(CLI_USAGE, "too many operands; unexpected: '%s'", operands[n_needed]);
     return CLI_OK;
 }
 

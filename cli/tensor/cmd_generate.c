@@ -1,4 +1,4 @@
-/* comet generate: writes a made-up tensor, for trying things. */
+/* comet generate: writes a made-up tensor to experiment with. */
 #include <stdio.h>
 
 #include "tensor/fieldgen.h"
@@ -20,7 +20,7 @@ static const option options[] = {
     OPTION_DIMS(generate_args, "dims, slowest first (default 8,64,56,56)"),
     OPTION_DTYPE(generate_args, "f32, f16, bf16 or f64 (default f32)"),
     {0, "layout", "LAYOUT", set_layout, AT(layout), "nchw, nhwc, nChw8c or nChw16c (default nchw)"},
-    {0, "seed", "SEED", set_seed, AT(seed), "another seed, other values (default 0)"},
+    {0, "seed", "SEED", set_seed, AT(seed), "seed of the random values (default 0)"},
     {0, "raw", NULL, set_flag, AT(raw), "bare elements without a .npy header"},
     OPTION_FORCE(generate_args),
 };

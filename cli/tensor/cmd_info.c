@@ -93,7 +93,7 @@ const verb verb_info = {
                 "  comet compress acts.npy -e 0.1std -o - | comet info -\n",
     .options = options,
     .n_options = N_ITEMS(options),
-    .operands = (const char *const[]){"FRAME, the file to look at,", NULL},
+    .operands = (const char *const[]){"FRAME, the file to describe,", NULL},
     .defaults = &(const info_args){0},
     .args_bytes = sizeof(info_args),
     .run = run,

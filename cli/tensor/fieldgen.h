@@ -1,5 +1,5 @@
 /*
- * Made-up activations, so that a machine without data can try and measure things.
+ * Made-up activations, to try and measure things without data.
  *
  * A channel is a sum of random fields of several grid widths plus a little noise, with a scale and an offset of its own; every
  * image has fields of its own. "bn" is that (dense, smooth, as before a batch norm), "relu" is max(0, .) of it (about half

@@ -56,7 +56,7 @@ cli_exit frame_load(const char *path, loaded_frame *frame)
     return code;
 }
 
-/* Bytes that the chunks asked for decode to; 0 where their numbers are out of range, which the library then says. */
+/* Bytes of the decoded chunks; 0 where `chunks` is out of range, which the library then reports. */
 static size_t decoded_size(const comet_frame_info *info, range_arg chunks)
 {
     if (!chunks.given)

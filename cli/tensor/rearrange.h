@@ -1,4 +1,4 @@
-/* A planar tensor made larger, and laid out otherwise; what bench does before its clock starts. */
+/* Repeats a planar tensor, or changes its layout; bench does this before its clock starts. */
 #ifndef COMET_CLI_REARRANGE_H
 #define COMET_CLI_REARRANGE_H
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CLASSES = 10, MIN_SIDE = 8, MAX_SIDE = 4096, MAX_CHANNELS = 16 }; /* classes few, so that each has several images */
+enum { MAX_CLASSES = 10, MIN_SIDE = 8, MAX_SIDE = 4096, MAX_CHANNELS = 16 }; /* few classes, so that each has several images */
 
 static cli_exit store(bench_batches *b)
 {

@@ -115,7 +115,7 @@ static const option options[] = {
      "keep tensors that backward could compute again: faster without compression, more memory"},
     {0, "table", NULL, set_flag, AT(table), "print the memory table, too, on stderr"},
     {0, "turns", NULL, set_flag, AT(turns),
-     "run all rows at once, step by step in turns: a fair comparison on a machine with other work"},
+     "run all rows at once, step by step in turns: a fair comparison where other work runs"},
     {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
     OPTION_JSON(bench_args, "one JSON object for each row (default: a table)"),
 };

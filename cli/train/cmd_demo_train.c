@@ -27,12 +27,12 @@ typedef struct demo_args {
 #define AT(field) offsetof(demo_args, field)
 static const option options[] = {
     {0, "steps", "N", set_count, AT(steps), "updates of each run (default 300)"},
-    {0, "batch", "N", set_count, AT(batch), "images a step (default 256)"},
-    {0, "compress", "HOW", set_mode, AT(mode), "of the second run: lossless, fast, dense or auto (default auto)"},
-    {0, "data", "SPEC", set_text, AT(data), "fashion, synthetic ... (default fashion, or synthetic where it is not there)"},
-    {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
+    {0, "batch", "N", set_count, AT(batch), "images in a step (default 256)"},
+    {0, "compress", "HOW", set_mode, AT(mode), "compression of the second run: lossless, fast, dense or auto (default auto)"},
+    {0, "data", "SPEC", set_text, AT(data), "data as for train (default fashion, or synthetic where that is not installed)"},
+    {0, "seed", "N", set_u64, AT(seed), "seed of weights, order and augmentation (default 0)"},
     OPTION_THREADS(demo_args, "threads that compute (default 0: one per core)"),
-    OPTION_JSON(demo_args, "the end of each run as a JSON object (default: a table)"),
+    OPTION_JSON(demo_args, "the result of each run as a JSON object (default: a table)"),
 };
 
 /* Fashion-MNIST where it is installed. */
@@ -112,7 +112,7 @@ static void print_begin(const demo_args *args)
            fashion ? "Fashion-MNIST" : text_printable(args->data, shown, sizeof shown), args->steps, args->batch);
 }
 
-/* One run; *end becomes its last object. */
+/* One run; *end becomes the JSON object of its result. */
 static cli_exit one_run(const demo_args *args, size_t index, cJSON **end)
 {
     static const char *const names[N_RUNS] = {"activations kept as they are", "activations kept compressed"};
@@ -126,7 +126,7 @@ static cli_exit one_run(const demo_args *args, size_t index, cJSON **end)
         fputs(text, stdout);
     *end = cJSON_Parse(text);
     if (!*end)
-        code = fail(CLI_FAILED, "the end of a run cannot be read: %.60s", text);
+        code = fail(CLI_FAILED, "could not parse the result of a run: %.60s", text);
     else if (!args->json)
         printf("        %.0f s, accuracy %.2f %%\n", json_number(*end, "seconds"), 100 * json_number(*end, "top1"));
     free(text);
@@ -140,7 +140,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     cli_exit code = CLI_OK;
     (void)operands, (void)n_operands;
     if (args.mode.value == COMET_COMPRESS_OFF)
-        return fail(CLI_USAGE, "the first run is raw already; --compress says how the second is compressed");
+        return fail(CLI_USAGE, "--compress off: the first run is uncompressed already; choose how to compress the second");
     if (!args.data)
         args.data = pick_data();
     if (!args.json)

@@ -13,7 +13,7 @@ typedef struct export_args {
 
 static const option options[] = {
     OPTION_OUTPUT(export_args, "file to write, .safetensors or .pt; must be given"),
-    {0, "last", NULL, set_flag, offsetof(export_args, last), "of a run folder, the last checkpoint (default: the best)"},
+    {0, "last", NULL, set_flag, offsetof(export_args, last), "take the last checkpoint of a run folder (default: the best)"},
     OPTION_FORCE(export_args),
 };
 

@@ -1,4 +1,4 @@
-/* comet import: weights from PyTorch, held against a net. */
+/* comet import: weights from PyTorch, checked against a net. */
 #include "kit/file_io.h"
 #include "train/train_setup.h"
 #include "verbs.h"
@@ -13,8 +13,8 @@ typedef struct import_args {
 static const option options[] = {
     OPTION_MODEL(import_args),
     OPTION_NET(import_args),
-    {0, "classes", "N", set_count, offsetof(import_args, net.classes), "outputs of a built-in net (default: the net's own)"},
-    {0, "image", "N", set_count, offsetof(import_args, image), "pixels a side (default: the net's own)"},
+    {0, "classes", "N", set_count, offsetof(import_args, net.classes), "classes of a built-in net (default: the net's own)"},
+    {0, "image", "N", set_count, offsetof(import_args, image), "pixels on each side (default: the net's own)"},
     OPTION_OUTPUT(import_args, "safetensors file to write; must be given"),
     OPTION_FORCE(import_args),
 };
@@ -66,7 +66,7 @@ const verb verb_import = {
     .summary = "Take weights from PyTorch",
     .usage = "FILE.safetensors --model NAME | --net FILE -o OUT.safetensors [options]",
     .details = "Checks that every tensor of the net is there with its shape, and nothing else, and writes them as float32\n"
-               "together with the net. A .pt file: tools/torch_weights.py to-comet FILE.pt FILE.safetensors first.\n",
+               "together with the net. For a .pt file run first: tools/torch_weights.py to-comet FILE.pt FILE.safetensors\n",
     .examples = "  comet import resnet18.safetensors --model resnet18 -o start.safetensors\n"
                 "  comet import mine.safetensors --net mynet.txt -o start.safetensors\n"
                 "  comet train --model resnet18 --data folder:DIR --classes 1000 --weights start.safetensors\n",

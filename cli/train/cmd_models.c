@@ -28,11 +28,12 @@ static bool set_many(void *target, const char *text, reason *why)
 }
 
 static const option options[] = {
-    {0, "show", "NAME", set_text, offsetof(models_args, show), "print the net in the text format, to change it or to keep it"},
+    {0, "show", "NAME", set_text, offsetof(models_args, show), "print the net in the text format, to save or change it"},
     {0, "net", "FILE", set_text, offsetof(models_args, net), "read a net in the text format and list its layers; - is stdin"},
     {0, "image", "N", set_pixels, offsetof(models_args, image), "images of N x N pixels (default: what the net was made for)"},
-    {0, "channels", "N", set_many, offsetof(models_args, channels), "images of N channels (default: likewise)"},
-    {0, "classes", "N", set_many, offsetof(models_args, classes), "N classes (default: likewise)"},
+    {0, "channels", "N", set_many, offsetof(models_args, channels),
+     "images of N channels (default: what the net was made for)"},
+    {0, "classes", "N", set_many, offsetof(models_args, classes), "N classes (default: what the net was made for)"},
     OPTION_JSON(models_args, "print one JSON object a line (default: a table)"),
 };
 
@@ -95,7 +96,7 @@ static void print_row(const comet_net *net, const char *summary)
            count_text(size.multiply_adds, multiply_adds), summary);
 }
 
-/* A net that cannot take the size asked for is left out, with the reason. */
+/* A net that cannot take the given size is left out, with the reason. */
 static cli_exit list_built_in(const models_args *args)
 {
     cli_exit code = CLI_OK;
@@ -119,7 +120,7 @@ static cli_exit list_built_in(const models_args *args)
             print_row(net, comet_zoo_summary(i));
         comet_net_destroy(net);
     }
-    return code != CLI_OK || n_listed > 0 ? code : fail(CLI_USAGE, "no built-in net takes such images");
+    return code != CLI_OK || n_listed > 0 ? code : fail(CLI_USAGE, "no built-in net takes images of this size");
 }
 
 static cli_exit show_built_in(const models_args *args)
@@ -217,7 +218,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     (void)operands;
     (void)n_operands;
     if (args->show && args->net)
-        return fail(CLI_USAGE, "--show is for built-in nets, --net for files: not both");
+        return fail(CLI_USAGE, "--show and --net exclude each other: --show is for built-in nets, --net for files");
     if (args->net && (args->image > 0 || args->channels > 0 || args->classes > 0))
         return fail(CLI_USAGE, "--image, --channels and --classes are for built-in nets; a file has its own");
     if (args->show && args->json)

@@ -20,9 +20,9 @@ typedef struct plan_args {
 static const option options[] = {
     OPTION_MODEL(plan_args),
     OPTION_NET(plan_args),
-    {0, "classes", "N", set_count, AT(net.classes), "outputs of a built-in net (default: the net's own)"},
-    {0, "image", "N", set_count, AT(image), "pixels a side (default: the net's own)"},
-    {0, "channels", "N", set_count, AT(channels), "of a built-in net's images (default: the net's own)"},
+    {0, "classes", "N", set_count, AT(net.classes), "classes of a built-in net (default: the net's own)"},
+    {0, "image", "N", set_count, AT(image), "pixels on each side (default: the net's own)"},
+    {0, "channels", "N", set_count, AT(channels), "channels of a built-in net's images (default: the net's own)"},
     {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256)"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
@@ -31,11 +31,11 @@ static const option options[] = {
     OPTION_OVERHEAD(plan_args),
     OPTION_THREADS(plan_args, "threads (default 0: one per core)"),
     {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
-    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again"},
-    OPTION_JSON(plan_args, "one JSON object a forecast (default: tables)"),
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep tensors that backward could compute again"},
+    OPTION_JSON(plan_args, "one JSON object for each forecast (default: tables)"),
 };
 
-/* Off last, so that it has the program of the others' steps. Printed in the order of `shown`. */
+/* Off is measured last, so that the code of the other modes is loaded by then. Rows are printed in the order of `shown`. */
 static const comet_compress_mode asked[] = {COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO, COMET_COMPRESS_OFF};
 static const comet_compress_mode shown[] = {COMET_COMPRESS_OFF, COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO};
 static const uint32_t usual_batches[] = {8, 16, 32, 64, 128, 256};
@@ -94,13 +94,13 @@ static void print_sizes(const char *name, const uint64_t bytes[N_SHOWN])
     putchar('\n');
 }
 
-/* Of what is saved, at the peak. */
+/* Ratio of saved activations at the peak. */
 static double peak_ratio(const memory_forecast *c)
 {
     return c->model.saved > 0 ? (double)c->model.saved_reference / (double)c->model.saved : 1;
 }
 
-/* Once bounds are known. */
+/* Ratio once bounds are known. */
 static double later_ratio(const plan_table *t, const memory_forecast *c, comet_compress_mode mode)
 {
     return t->f.samples[mode].taken ? t->f.samples[mode].ratio : peak_ratio(c);

@@ -62,7 +62,7 @@ static bool set_rate(void *target, const char *text, reason *why)
     if (rate->find || set_positive(&rate->value, text, why))
         return true;
     const reason number = *why;
-    return reason_set(why, "%.200s; nor is it 'find'", number.text);
+    return reason_set(why, "%.200s, nor 'find'", number.text);
 }
 
 #define AT(field) offsetof(train_args, field)
@@ -74,48 +74,53 @@ static const option options[] = {
     OPTION_IMAGE(train_args),
     OPTION_IMAGES(train_args),
     OPTION_STRICT(train_args),
-    {0, "no-augment", NULL, set_flag, AT(no_augment), "no random crops, shifts and flips"},
+    {0, "no-augment", NULL, set_flag, AT(no_augment), "train without random crops, shifts and flips"},
     {0, "epochs", "N", set_count, AT(epochs), "passes over the data (default 10)"},
-    {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules count on it (default: epochs decide)"},
+    {0, "max-steps", "N", set_count, AT(max_steps), "end after N updates; schedules are scaled to it (default: no limit)"},
     {0, "batch", "N|auto", set_batch, AT(budget.batch),
-     "images a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
+     "images in a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
-    {0, "seed", "N", set_u64, AT(seed), "of weights, order and augmentation (default 0)"},
+    {0, "seed", "N", set_u64, AT(seed), "seed of weights, order and augmentation (default 0)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     {0, "rate", "R|find", set_rate, AT(rate),
-     "largest learning rate (default: follows the batch); find: a range test of 100 steps"},
+     "largest learning rate (default: computed from the batch); find: a range test of 100 steps"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
     {0, "warmup", "EPOCHS", set_positive, AT(warmup),
-     "rate rises for so long; not for onecycle (default 5 % of the run, 0 with --rate R)"},
-    {0, "momentum", "M", set_share, AT(momentum), "of sgd (default 0.9)"},
+     "epochs of linear warm-up; not for onecycle (default 5 % of the run, 0 with --rate R)"},
+    {0, "momentum", "M", set_share, AT(momentum), "momentum of sgd (default 0.9)"},
     {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
-    {0, "weight-decay", "W", set_positive, AT(weight_decay), "as in PyTorch (default sgd 5e-4, adamw 0.01)"},
+    {0, "weight-decay", "W", set_positive, AT(weight_decay), "weight decay as in PyTorch (default sgd 5e-4, adamw 0.01)"},
     {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
     {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
     {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
-    {0, "weights", "FILE", set_text, AT(weights), "safetensors file or run folder to begin from (default: from the seed)"},
+    {0, "weights", "FILE", set_text, AT(weights), "safetensors file or run folder with the first weights (default: random)"},
     {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
-    {0, "resume", NULL, set_flag, AT(resume), "go on from the checkpoint in --out, if there is one"},
-    {0, "save-steps", "N", set_count, AT(save_steps), "also a checkpoint every N updates (default: each epoch)"},
+    {0, "resume", NULL, set_flag, AT(resume), "continue from the checkpoint in --out, if there is one"},
+    {0, "save-steps", "N", set_count, AT(save_steps),
+     "write a checkpoint also every N updates (default: after each epoch only)"},
     {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
-    OPTION_JSON(train_args, "print the end as a JSON object, and no tables"),
+    OPTION_JSON(train_args, "print the result as a JSON object, and no tables"),
     {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
     OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
-    {0, "loader-threads", "N", set_threads, AT(loader_threads), "threads that decode (default 0: one per core, at most 4)"},
+    {0, "loader-threads", "N", set_threads, AT(loader_threads),
+     "threads that decode images (default 0: one per core, at most 4)"},
     {0, "compress", "HOW", set_mode, AT(compression.mode),
-     "saved activations: off, lossless, fast, dense or auto (default auto)"},
+     "compress saved activations: off, lossless, fast, dense or auto (default auto)"},
     OPTION_NOISE(train_args),
     OPTION_SIGMA(train_args),
     OPTION_OVERHEAD(train_args),
     {0, "memory", "SIZE", set_bytes, AT(budget.memory),
      "stay below 4G, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
      "limit)"},
-    {0, "spill", "DIR", set_text, AT(compression.spill), "folder for a file of what does not fit memory (default: none)"},
+    {0, "spill", "DIR", set_text, AT(compression.spill),
+     "folder for a file with activations that do not fit memory (default: none)"},
     OPTION_CHECKSUMS(train_args),
-    {0, "dump-activations", "DIR", set_text, AT(dump), "write what one step saves as .npy files to DIR, made if missing"},
-    {0, "dump-step", "N", set_count, AT(dump_step), "which step, or the first of this run if it is over (default 1)"},
-    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, rounding a little smaller"},
-    {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep what backward could compute again: faster raw, more memory"},
+    {0, "dump-activations", "DIR", set_text, AT(dump),
+     "write the saved activations of one step as .npy files to DIR, made if missing"},
+    {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, with a little less rounding error"},
+    {0, "no-recompute", NULL, set_flag, AT(no_recompute),
+     "keep tensors that backward could compute again: faster without compression, more memory"},
 };
 
 typedef struct session {
@@ -132,8 +137,8 @@ static void on_signal(int number)
     stop_signal = number;
 }
 
-/* Whoever started us with a signal ignored (nohup, a job in the background of a script) does not mean it for us. The second
- * signal ends the program at once. */
+/* A signal that was ignored at the start (nohup, a job in the background of a script) stays ignored. The second signal ends
+ * the program at once. */
 static void catch_signals(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM};
@@ -169,7 +174,7 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     if (args->weight_decay >= 0)
         model->optimiser.weight_decay = (float)args->weight_decay;
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
-    /* A step that may fail half way, on a full disk, must leave the weights as they were. */
+    /* A step that may fail half way, on a full disk, must leave the weights unchanged. */
     model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
 }
 
@@ -198,11 +203,11 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
 static cli_exit check_args(const train_args *args)
 {
     if (args->resume && !args->out)
-        return fail(CLI_USAGE, "--resume needs --out DIR, the folder of the run to go on with");
+        return fail(CLI_USAGE, "--resume needs --out DIR, the folder of the run to continue");
     if (args->save_steps > 0 && !args->out)
         return fail(CLI_USAGE, "--save-steps needs --out DIR");
     if (args->warmup > 0 && args->schedule == COMET_SCHEDULE_ONECYCLE)
-        return fail(CLI_USAGE, "--warmup has no effect with onecycle, which begins low; use --schedule cosine");
+        return fail(CLI_USAGE, "--warmup has no effect with onecycle, which has its own warm-up; use --schedule cosine");
     if (args->nesterov && (args->optimiser == COMET_OPTIMISER_ADAMW || args->momentum == 0))
         return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
     if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
@@ -218,18 +223,18 @@ static cli_exit check_dump(const train_args *args)
     if (!args->dump)
         return CLI_OK;
     if (args->max_steps > 0 && args->dump_step > args->max_steps)
-        return fail(CLI_USAGE, "--dump-step %" PRIu64 " is beyond --max-steps %" PRIu64, args->dump_step, args->max_steps);
+        return fail(CLI_USAGE, "--dump-step %" PRIu64 " is after --max-steps %" PRIu64, args->dump_step, args->max_steps);
     if (mkdir(args->dump, 0777) == 0)
         return CLI_OK;
     if (errno != EEXIST)
         return fail_errno(CLI_BAD_INPUT, errno, args->dump);
     if (!args->force && rmdir(args->dump) != 0)
         return errno == ENOTDIR ? fail_errno(CLI_BAD_INPUT, errno, args->dump)
-                                : fail(CLI_FAILED, "%s holds files already; -f adds to them", args->dump);
+                                : fail(CLI_FAILED, "%s is not empty; -f adds files to it", args->dump);
     return args->force || mkdir(args->dump, 0777) == 0 ? CLI_OK : fail_errno(CLI_FAILED, errno, args->dump);
 }
 
-/* A run that is already there is neither mixed with this one nor lost by accident. */
+/* An earlier run in the folder must neither mix with this one nor be lost by accident. */
 static cli_exit check_out(const train_args *args)
 {
     static const char *const names[] = {"last.safetensors", "previous.safetensors", "best.safetensors"};
@@ -238,7 +243,7 @@ static cli_exit check_out(const train_args *args)
     for (size_t i = 0; i < N_ITEMS(names); i++) {
         char path[4096];
         if ((size_t)snprintf(path, sizeof path, "%s/%s", args->out, names[i]) < sizeof path && access(path, F_OK) == 0)
-            return fail(CLI_FAILED, "%s holds a run already; --resume goes on with it, -f replaces it", args->out);
+            return fail(CLI_FAILED, "%s already holds a run; --resume continues it, -f replaces it", args->out);
     }
     return CLI_OK;
 }
@@ -254,18 +259,18 @@ static cli_exit open_log(const train_args *args, train_report *report)
     }
     report->log_path = args->log;
     report->log = fopen(args->log, args->resume ? "ae" : "we");
-    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: the log cannot be written there: %s", args->log, strerror(errno));
+    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: could not write the log: %s", args->log, strerror(errno));
 }
 
 /* ---- the budget ---- */
 
-/* What a run that goes on keeps where the command line does not say otherwise. */
+/* What a resumed run keeps unless the command line says otherwise. */
 typedef struct run_settings {
-    uint64_t batch;      /* 0: there is no run, or it cannot be read */
+    uint64_t batch;      /* 0: there is no run, or it is unreadable */
     double rate, warmup; /* negative where there is none */
 } run_settings;
 
-/* Where there is no checkpoint, a run begins; where it is damaged, comet_train_run says so. */
+/* Without a checkpoint a new run begins; comet_train_run reports a damaged one. */
 static run_settings settings_of_run(const train_args *args)
 {
     run_settings s = {.rate = -1, .warmup = -1};
@@ -275,7 +280,7 @@ static run_settings settings_of_run(const train_args *args)
     return s;
 }
 
-/* Batch and compression as memory allows. A run that goes on keeps its batch, whatever memory there is now. */
+/* Chooses batch and compression by the memory. A resumed run keeps its batch, whatever memory there is now. */
 static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
 {
     budget_args budget = args->budget;
@@ -293,7 +298,7 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_tr
 
 /* ---- the rate ---- */
 
-/* Epochs of the run, which --max-steps may end inside one. */
+/* Epochs of the run; not a whole number where --max-steps ends it inside one. */
 static double epochs_of(const train_args *args, const comet_train_params *p)
 {
     const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
@@ -303,7 +308,7 @@ static double epochs_of(const train_args *args, const comet_train_params *p)
     return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
 }
 
-/* The default rate, and one that is found, come after a short rise; who gives a rate gets it from the first step on. */
+/* A default rate and a found one get a short warm-up; a rate from the command line holds from the first step on. */
 static double warmup_of(const train_args *args, const run_settings *earlier, const comet_train_params *p)
 {
     if (args->warmup >= 0 || args->rate.value >= 0)
@@ -326,7 +331,7 @@ static void note_default_rate(const comet_train_params *p, uint64_t n_steps, tra
     train_report_note(report, text);
 }
 
-/* Rate and warm-up, for which the batch must be settled. Decays of `step` come after each third of the run. */
+/* Rate and warm-up; they need the batch. Schedule `step` decays after each third of the run. */
 static void settle_schedule(const train_args *args, const run_settings *earlier, comet_train_params *p, train_report *report)
 {
     p->schedule.warmup_epochs = warmup_of(args, earlier, p);
@@ -334,7 +339,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
         p->schedule.every = epochs_of(args, p) / 3;
     p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
     if (args->rate.find && earlier->rate >= 0)
-        train_report_note(report, "the run goes on with its rate; --rate find is for new runs");
+        train_report_note(report, "the resumed run keeps its rate; --rate find is for new runs");
     if (p->schedule.rate >= 0)
         return;
     const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
@@ -367,8 +372,8 @@ static cli_exit find_rate(const train_args *args, comet_train_params *p, train_r
 
 /* ---- the run ---- */
 
-/* The net's own shape tells data of any size what to be; the data then tells a built-in net what it is for. The test part comes
- * first: some sources look at all training images for its sake, which should not be in memory twice. */
+/* Data of any size takes the image size of the net; a built-in net then takes channels and classes of the data. The test part
+ * is opened first: some sources read all training images for it, which should not be in memory twice. */
 static cli_exit open_session(const train_args *args, session *s)
 {
     comet_net *own = NULL;
@@ -396,7 +401,7 @@ static void close_session(session *s)
     comet_net_destroy(s->net);
 }
 
-/* A run that learnt nothing is no success, even though it ended as planned. */
+/* A run that learnt nothing fails, even though it ended as planned. */
 static cli_exit learnt_nothing(const train_args *args, const comet_train_params *p, const comet_train_result *result)
 {
     char kept[4200] = "";
@@ -404,13 +409,13 @@ static cli_exit learnt_nothing(const train_args *args, const comet_train_params 
         snprintf(kept, sizeof kept, "; its checkpoint is in %.4000s", args->out);
     return fail(CLI_FAILED,
                 "the training loss never fell below its start: %.4g in the first 10 steps, %.4g at its lowest since; try a "
-                "lower rate (--rate %.2g), --rate find, and look at labels and images%s",
+                "lower rate (--rate %.2g), --rate find, and check labels and images%s",
                 result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
 }
 
 static cli_exit stopped_early(void)
 {
-    say("stopped by a signal while it looked for a rate; nothing is kept");
+    say("stopped by a signal during the search for a rate; nothing was saved");
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 
@@ -446,15 +451,15 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     if (!result.stopped && result.never_fell)
         return learnt_nothing(args, p, &result);
     if (result.only_guesses)
-        say("the training loss never fell below that of a guess: it was %.4g at its lowest; train longer, or try a lower rate "
+        say("the training loss never fell below that of guessing: its lowest value was %.4g; train longer, or try a lower rate "
             "or --rate find",
             result.last.lowest_loss);
     if (!result.stopped)
         return CLI_OK;
     say("stopped by a signal after step %llu; %s", (unsigned long long)result.last.step,
-        !args->out       ? "nothing is kept without --out"
+        !args->out       ? "nothing was saved: --out was not given"
         : result.unsaved ? "its checkpoint was not written"
-                         : "--resume goes on from there");
+                         : "--resume continues from there");
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 
@@ -497,9 +502,9 @@ const verb verb_train = {
     .usage = "--model NAME | --net FILE --data SPEC [options]",
     .details =
         "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
-        "and leaves with exit code 130 (SIGTERM: 143). What backward needs is held compressed, within bounds that add\n"
-        "little to the noise that gradients have anyway; forward is exact. The default rate follows the images of an\n"
-        "update: 0.1 x images / 256 with sgd, 0.001 x sqrt(images / 256) with adamw. docs/training.md has the whole story.\n",
+        "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add\n"
+        "little to the noise that gradients have anyway; forward is exact. The default rate depends on the images of an\n"
+        "update: 0.1 x images / 256 with sgd, 0.001 x sqrt(images / 256) with adamw. docs/training.md has the details.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"

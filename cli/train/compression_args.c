@@ -61,7 +61,7 @@ bool set_percent(void *target, const char *text, reason *why)
     if (!parse_share(text, &value, why))
         return false;
     if (value <= 0)
-        return reason_set(why, "no error at all is --compress lossless; give more than 0");
+        return reason_set(why, "give more than 0; for no error at all use --compress lossless");
     *(double *)target = value;
     return true;
 }
@@ -84,7 +84,7 @@ static bool is_lossy(comet_compress_mode mode)
 cli_exit compression_check_rule(const compression_args *args)
 {
     if (args->noise >= 0 && args->sigma >= 0)
-        return fail(CLI_USAGE, "--noise and --sigma are two rules for the same bounds; give one");
+        return fail(CLI_USAGE, "--noise and --sigma exclude each other: both set the bounds");
     return CLI_OK;
 }
 
@@ -98,9 +98,9 @@ cli_exit compression_check(const compression_args *args)
     if (args->overhead >= 0 && mode != COMET_COMPRESS_AUTO)
         return fail(CLI_USAGE, "--overhead is for --compress auto");
     if (args->checksums && mode == COMET_COMPRESS_OFF)
-        return fail(CLI_USAGE, "--checksums are of what is held compressed, which is nothing with --compress off");
+        return fail(CLI_USAGE, "--checksums has no effect with --compress off: nothing is compressed");
     if (args->spill && access(args->spill, W_OK | X_OK) != 0)
-        return fail(CLI_BAD_INPUT, "%s: --spill needs a folder that can be written", args->spill);
+        return fail(CLI_BAD_INPUT, "%s: --spill needs a folder that is writable", args->spill);
     return CLI_OK;
 }
 
@@ -110,7 +110,7 @@ void compression_fill(const compression_args *args, comet_compress_mode mode, co
     compression->mode = mode;
     compression->checksums = args->checksums;
     compression->spill_folder = args->spill;
-    compression->spill_above = UINT64_MAX; /* until a budget says what may be held */
+    compression->spill_above = UINT64_MAX; /* until a budget sets the limit */
     if (args->noise >= 0)
         compression->noise = args->noise;
     if (args->sigma >= 0)

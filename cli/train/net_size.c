@@ -14,7 +14,7 @@ net_size layer_size(const comet_net *net, uint32_t value)
     const comet_layer *layer = comet_net_layer(net, value);
     const comet_shape out = comet_net_shape(net, value);
     const uint64_t bias = layer->bias ? layer->out_channels : 0;
-    uint64_t taps; /* weights that an output is the sum over */
+    uint64_t taps; /* weights in the sum of one output element */
     switch (layer->op) {
     case COMET_OP_CONV:
         taps = (uint64_t)comet_net_shape(net, layer->inputs[0]).channels / layer->groups * layer->kernel[0] * layer->kernel[1];

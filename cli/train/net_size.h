@@ -5,13 +5,13 @@
 #include "comet/net.h"
 
 typedef struct net_size {
-    uint64_t parameters;    /* that training changes: weights, biases, scales and shifts */
-    uint64_t multiply_adds; /* of convolutions and linear layers, forward, one image */
+    uint64_t parameters;    /* numbers that training changes: weights, biases, scales and shifts */
+    uint64_t multiply_adds; /* multiply-adds of convolutions and linear layers, forward, one image */
 } net_size;
 
 net_size layer_size(const comet_net *net, uint32_t value);
 
-/* Sum over all layers; held at UINT64_MAX where it would pass it. */
+/* Sum over all layers; UINT64_MAX where it would overflow. */
 net_size whole_size(const comet_net *net);
 
 /* "11.69 M" with the prefix that leaves one to three digits before the point; numbers below 1000 as they are. Writes at most

@@ -19,7 +19,7 @@ static void print_bytes(FILE *out, const char *what, uint64_t bytes)
     fprintf(out, "  %-38s %12s\n", what, size_text(bytes, text));
 }
 
-/* Keeps the N_LARGEST lines that are held, largest first. */
+/* Keeps the N_LARGEST lines of tensors that are held, largest first. */
 static size_t largest_lines(const comet_model *model, comet_saved_line top[N_LARGEST], size_t *n_lines)
 {
     comet_saved_line line;
@@ -49,7 +49,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     const bool coded = comet_model_compression(model).mode != COMET_COMPRESS_OFF;
     fprintf(out, "memory for batch %" PRIu32 "\n", comet_model_batch(model));
     print_bytes(out, "weights", m.weights);
-    print_bytes(out, m.gradients > 0 ? "gradients" : "gradients, used as they are made", m.gradients);
+    print_bytes(out, m.gradients > 0 ? "gradients" : "gradients, used as soon as they are ready", m.gradients);
     print_bytes(out, "optimiser", m.optimiser);
     print_bytes(out, coded ? "saved activations, coded" : "saved activations", m.saved);
     for (size_t i = 0; i < n_top; i++) {
@@ -62,10 +62,10 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "  scratchpads, at their largest", m.scratch);
     if (m.assessing > 0)
         print_bytes(out, "assessments", m.assessing);
-    print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
+    print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients have their maxima at different times */
     if (coded)
         fprintf(out, "  (coded activations, transients and assessments share memory: the total is less than the sum)\n");
-    fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
+    fprintf(out, "  (all tensors that backward reads, uncompressed: %s)\n", size_text(m.saved_reference, text));
 }
 
 void json_add_memory(json *j, const comet_memory *m)
@@ -110,7 +110,7 @@ static void log_line(train_report *r, json *j)
     if (!r->log)
         cJSON_Delete(j->root);
     else if (!r->log_failed)
-        say("%s: the log cannot be written; training goes on", r->log_path);
+        say("%s: could not write the log; training continues", r->log_path);
     r->log_failed = r->log != NULL;
 }
 
@@ -124,7 +124,7 @@ static json log_begin(const char *name, const comet_train_event *e)
     return j;
 }
 
-/* The memory table and what compression did. */
+/* The memory table and the results of compression. */
 static void add_model(json *j, const comet_train_event *e)
 {
     const comet_memory memory = comet_model_memory(e->model);
@@ -326,7 +326,7 @@ static void show_compression(const comet_train_event *e)
     putchar('\n');
 }
 
-/* What the run took in memory and time. */
+/* Memory and time of the run. */
 static void show_costs(const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], code[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
@@ -337,7 +337,7 @@ static void show_costs(const comet_train_event *e)
            size_text(program, code), size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
     show_compression(e);
     if (e->images_per_s > 0)
-        printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
+        printf("%.4g images/s, limited by %s (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
 }
 
@@ -402,7 +402,8 @@ void train_report_event(void *user, const comet_train_event *e)
     case COMET_EVENT_CHECKPOINT:
         log_text(r, "checkpoint", e);
         if (!e->checkpoint_ok)
-            say("the checkpoint of step %" PRIu64 " was not written: %s; training goes on, what was saved before is intact",
+            say("the checkpoint of step %" PRIu64
+                " was not written: %s; training continues, and the checkpoint before it is intact",
                 e->step, e->text);
         break;
     case COMET_EVENT_NOTE:

@@ -1,6 +1,6 @@
 /*
- * What a run shows: the memory table before step 1, a line an epoch and a summary on stdout; a line that moves on a terminal;
- * JSON lines in a log.
+ * What a run prints: the memory table before step 1, a line for each epoch and a summary on stdout; a progress line on a
+ * terminal; JSON lines in a log.
  */
 #ifndef COMET_CLI_TRAIN_REPORT_H
 #define COMET_CLI_TRAIN_REPORT_H
@@ -13,14 +13,14 @@
 typedef struct train_report {
     FILE *log; /* or NULL */
     const char *log_path;
-    const char *data; /* of the run, for the log's first line */
+    const char *data; /* parameters of the run, for the log's first line */
     uint64_t seed;
     double rate;
-    bool json;       /* stdout gets the end as JSON and nothing else */
-    bool log_failed; /* said once */
+    bool json;       /* print nothing but the result, as JSON, on stdout */
+    bool log_failed; /* a failure of the log was reported; it is reported once */
     uint64_t first_step, log_every;
     uint64_t n_epochs_shown;
-    double loss, top1; /* running means over about 50 steps, for the line that moves */
+    double loss, top1; /* running means over about 50 steps, for the progress line */
     uint64_t n_shown;
 } train_report;
 
@@ -39,7 +39,7 @@ void memory_table_print(FILE *out, const comet_model *model);
 void json_add_memory(json *j, const comet_memory *m);
 void json_add_compression(json *j, const comet_compression_figures *c, double train_seconds);
 
-/* Of training time, spent coding and decoding; NaN before the first step. */
+/* Share of training time spent coding and decoding; NaN before the first step. */
 double codec_share(const comet_compression_figures *c, double train_seconds);
 
 #endif

@@ -61,7 +61,7 @@ static cli_exit net_read(const char *path, comet_net **net)
 cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net)
 {
     if (!args->model && !args->file)
-        return fail(CLI_USAGE, "which net? --model NAME ('comet models' lists them) or --net FILE");
+        return fail(CLI_USAGE, "a net is missing: give --model NAME ('comet models' lists them) or --net FILE");
     if (args->model && args->file)
         return fail(CLI_USAGE, "--model and --net cannot both be given");
     if (args->file)
@@ -91,13 +91,13 @@ cli_exit fail_weights(comet_status status, const char *path, const net_args *arg
     if (status != COMET_ERROR_CORRUPT || !path || comet_weights_classes(path, net, &classes) != COMET_OK || classes == ours)
         return fail(exit_of_status(status), "%s", sentence);
     if (args->file)
-        return fail(CLI_BAD_INPUT, "%s; let the net in %s have %" PRIu64 " outputs", sentence, args->file, classes);
+        return fail(CLI_BAD_INPUT, "%s; change the net in %s to have %" PRIu64 " outputs", sentence, args->file, classes);
     return fail(CLI_BAD_INPUT, "%s; give --classes %" PRIu64, sentence, classes);
 }
 
 /* ---- data ---- */
 
-/* Data with images of a size, or a number, of its own takes no other. */
+/* Refuses --image and --images for data whose images have a fixed size or number. */
 static cli_exit check_wishes(const data_args *args, const comet_dataset_info *info)
 {
     if (args->image > 0 && (args->image != info->height || args->image != info->width))
@@ -115,7 +115,8 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
     const comet_shape in = comet_net_shape(net, 0);
     comet_dataset_params params;
     if (!args->spec)
-        return fail(CLI_USAGE, "which data? --data fashion, cifar10:DIR, idx:DIR, folder:DIR, npy:X.npy,Y.npy or synthetic");
+        return fail(CLI_USAGE,
+                    "data is missing: give --data fashion, cifar10:DIR, idx:DIR, folder:DIR, npy:X.npy,Y.npy or synthetic");
     comet_dataset_params_init(&params);
     params.split = split;
     params.image = args->image > 0 ? (uint32_t)args->image : in.height;
@@ -145,7 +146,7 @@ static bool join(const char *folder, const char *name, char *path, size_t path_b
     return (size_t)snprintf(path, path_bytes, "%s/%s", folder, name) < path_bytes && access(path, F_OK) == 0;
 }
 
-/* The newest checkpoint of a run, as --resume would take it. */
+/* The newest checkpoint of a run, the one that --resume takes. */
 static cli_exit newest_path(const char *folder, char *path, size_t path_bytes)
 {
     char *newest = NULL;
@@ -157,7 +158,7 @@ static cli_exit newest_path(const char *folder, char *path, size_t path_bytes)
         say("the newest checkpoint cannot be used (%s); taking %s", comet_last_error(), newest);
     const bool fits = (size_t)snprintf(path, path_bytes, "%s", newest) < path_bytes;
     comet_text_free(newest);
-    return fits ? CLI_OK : fail(CLI_BAD_INPUT, "%s: too long a name", folder);
+    return fits ? CLI_OK : fail(CLI_BAD_INPUT, "%s: the name is too long", folder);
 }
 
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes)
@@ -169,16 +170,5 @@ cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes
         return fail(CLI_BAD_INPUT, "%s: a pickle of PyTorch; 'tools/torch_weights.py to-comet' makes a safetensors file of it",
                     what);
     return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
-                                                                       : fail(CLI_BAD_INPUT, "%s: too long a name", what);
-}
-
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
-{
-    const double mib = (double)bytes / (1 << 20);
-    snprintf(text, SIZE_TEXT_BYTES,
-             mib >= 1000 ? "%.2f GiB"
-             : mib >= 10 ? "%.0f MiB"
-                         : "%.2f MiB",
-             mib >= 1000 ? mib / 1024 : mib);
-    return text;
+                                                                       : fail(CLI_BAD_INPUT, "%s: the name is too long", what);
 }

@@ -4,11 +4,12 @@
 
 #include "comet/train.h"
 #include "kit/setters.h"
+#include "kit/text.h"
 
 /* Where the net comes from: a built-in one, or a file in the text format. */
 typedef struct net_args {
     const char *model, *file;
-    uint64_t classes; /* 0: as the data has */
+    uint64_t classes; /* 0: as many as the data has */
 } net_args;
 
 typedef struct data_args {
@@ -22,27 +23,28 @@ typedef struct data_args {
     {                                                                                                        \
         0, "model", "NAME", set_text, offsetof(type, net.model), "a built-in net; 'comet models' lists them" \
     }
-#define OPTION_NET(type)                                                                                  \
-    {                                                                                                     \
-        0, "net", "FILE", set_text, offsetof(type, net.file), "or a net of your own (docs/net_format.md)" \
-    }
-#define OPTION_CLASSES(type)                                                                                              \
+#define OPTION_NET(type)                                                                                                  \
     {                                                                                                                     \
-        0, "classes", "N", set_count, offsetof(type, net.classes), "outputs of a built-in net (default: as the data has)" \
+        0, "net", "FILE", set_text, offsetof(type, net.file), "a net of your own in the text format (docs/net_format.md)" \
+    }
+#define OPTION_CLASSES(type)                                                                                                \
+    {                                                                                                                       \
+        0, "classes", "N", set_count, offsetof(type, net.classes), "classes of a built-in net (default: those of the data)" \
     }
 #define OPTION_DATA(type)                                                     \
     {                                                                         \
         0, "data", "SPEC", set_text, offsetof(type, data.spec),               \
             "fashion, cifar10:DIR, idx:DIR, folder:DIR, npy:X,Y or synthetic" \
     }
-#define OPTION_IMAGE(type)                                                                                                 \
-    {                                                                                                                      \
-        0, "image", "N", set_count, offsetof(type, data.image), "pixels a side, folder and synthetic (default: the net's)" \
+#define OPTION_IMAGE(type)                                                       \
+    {                                                                            \
+        0, "image", "N", set_count, offsetof(type, data.image),                  \
+            "pixels on each side, for folder and synthetic (default: the net's)" \
     }
-#define OPTION_IMAGES(type)                                             \
-    {                                                                   \
-        0, "images", "N", set_count, offsetof(type, data.n_images),     \
-            "synthetic images; a fifth as many to test (default 50000)" \
+#define OPTION_IMAGES(type)                                                           \
+    {                                                                                 \
+        0, "images", "N", set_count, offsetof(type, data.n_images),                   \
+            "number of synthetic images; a fifth as many for testing (default 50000)" \
     }
 #define OPTION_STRICT(type)                                                                                             \
     {                                                                                                                   \
@@ -56,25 +58,21 @@ bool set_share(void *target, const char *text, reason *why);     /* double, 0 to
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
 bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
 
-/* A net as args say; channels, size and classes are for a built-in one, 0 for its own. */
+/* The net that args name; channels, size and classes are for a built-in net, 0 for its own. */
 cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net);
 
 /* The net that the file at `path` carries. */
 cli_exit net_of_weights(const char *path, comet_net **net);
 
-/* fail_status of a call that read the weights at `path`, if any, into `net`. Where they are for another number of classes it
- * goes on with what to do about it. */
+/* fail_status of a call that read the weights at `path`, if any, into `net`. Where they have another number of classes, the
+ * message also says what to do. */
 cli_exit fail_weights(comet_status status, const char *path, const net_args *args, const comet_net *net);
 
-/* Opens one part of the data, as large as `net` wants its images where the data can be of any size. */
+/* Opens one part of the data. Images that can have any size get that of `net`. */
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data);
 
-/* WHAT itself if it is a file; the best checkpoint of a folder, or the newest that is whole if there is no best or the last is
- * asked for. */
+/* `what` itself if it is a file; the best checkpoint of a folder, or the newest undamaged one if there is no best or `last` is
+ * set. */
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);
-
-/* "12.3 MiB". */
-#define SIZE_TEXT_BYTES 24
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
 #endif

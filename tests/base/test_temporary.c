@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/atomic_file.h"
 #include "base/temporary.h"
 
 enum { MAX_PATH = 600 };
@@ -230,6 +231,38 @@ static void test_links(void **state)
     assert_null(none);
 }
 
+static void read_target(char text[8])
+{
+    const int fd = open(target, O_RDONLY);
+    const ssize_t n = read(fd, text, 7);
+    assert_true(fd >= 0 && n >= 0);
+    text[n] = '\0';
+    close(fd);
+}
+
+/* Begins a new file, after which another writer is faster, and commits it as one that must be new, or may replace. */
+static comet_status commit_late(bool must_be_new)
+{
+    atomic_file file;
+    assert_int_equal(atomic_file_begin(&file, target), COMET_OK);
+    assert_int_equal(atomic_file_write(&file, "late", 4), COMET_OK);
+    write_text(target, 0600);
+    return must_be_new ? atomic_file_commit_new(&file) : atomic_file_commit(&file, NULL);
+}
+
+static void test_race(void **state)
+{
+    char text[8];
+    assert_int_equal(commit_late(true), COMET_ERROR_IO);
+    assert_non_null(strstr(comet_last_error(), "File exists"));
+    read_target(text);
+    assert_string_equal(text, "text");
+    assert_int_equal(commit_late(false), COMET_OK);
+    read_target(text);
+    assert_string_equal(text, "late");
+    assert_int_equal(look(false), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +273,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_killed_writers, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_others_stay, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_links, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_race, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,10 +56,10 @@ quick="--seconds 0 --repeat 1"
     run 2 bench codec
     err_has 'FILE is missing'
     run 2 bench
-    err_has 'the word codec .*is missing'
+    err_has 'a subject is missing after bench: codec'
     run 2 bench relu.npy
-    err_has "the word codec .*is missing before 'relu.npy'"
+    err_has "unknown subject 'relu.npy'; choose codec"
     run 2 bench relu.npy bn.npy
-    err_has 'the word codec .*is missing'
+    err_has "unknown subject 'relu.npy'; choose codec"
     run 2 bench codec gen:relu:1,x $quick
 }

@@ -36,7 +36,7 @@ run 1 bench train --net huge.txt --batch 4 --steps 2 -j 1 --compress off,off --t
 if [ "$(grep -c 'not finite' .err)" -eq 2 ]; then pass; else fault "not both have said why they ended"; fi
 run 2 bench train --net tiny.txt --batch 0
 run 2 bench train
-err_has 'which net?'
+err_has 'a net is missing: give --model'
 
 # Whoever measures ends with the one it measures for.
 "$comet" bench train --net tiny.txt --batch 8 --steps 10000 --warm 10000 -j 1 >/dev/null 2>&1 &

@@ -9,7 +9,7 @@ cp bn.npy names/a.npy
 run 0 compress names/a.npy -e lossless
 present names/a.npy.comet
 run 1 decompress names/a.npy.comet
-err_has 'names/a.npy exists'
+err_has 'names/a.npy already exists'
 run 0 decompress names/a.npy.comet -f
 same names/a.npy bn.npy
 cp names/a.npy.comet names/b.comet

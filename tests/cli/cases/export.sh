@@ -26,7 +26,7 @@ run 3 import w.safetensors --net other.txt -o no.safetensors
 err_has 'w.safetensors: it is of another net: conv2.weight is 16 x 8 x 3 x 3 there'
 absent no.safetensors
 run 2 import w.safetensors -o no.safetensors
-err_has 'which net?'
+err_has 'a net is missing: give --model'
 # Weights for another number of classes: what to do is said.
 run 0 train --model cnn28 --data synthetic --classes 4 --images 40 --batch 8 --max-steps 1 -j 1 --out few
 run 0 export few -o few.safetensors
@@ -40,7 +40,7 @@ run 3 train --model cnn28 --data synthetic --images 40 --batch 8 --max-steps 1 -
 err_has 'few.safetensors: it is for 4 classes, this net for 10.*; give --classes 4$'
 sed 's/^fc = linear out=4/fc = linear out=6/' tiny.txt >six.txt
 run 3 import w.safetensors --net six.txt -o no.safetensors
-err_has 'it is for 4 classes, this net for 6: fc.weight is 4 x 16 there, 6 x 16 in this net; let the net in six.txt have 4 outputs$'
+err_has 'it is for 4 classes, this net for 6: fc.weight is 4 x 16 there, 6 x 16 in this net; change the net in six.txt to have 4 outputs$'
 run 0 train $settings --weights w.safetensors --max-steps 1 --rate 0
 run 0 train $settings --weights b --max-steps 1 --rate 0
 

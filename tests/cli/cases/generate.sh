@@ -5,7 +5,7 @@ run 0 generate relu -d 2,5,9,11
 err_has 'relu.npy: 3960 bytes'
 present relu.npy
 run 1 generate relu -d 2,5,9,11
-err_has 'relu.npy exists; -f overwrites it'
+err_has 'relu.npy already exists; -f overwrites it'
 run 0 generate relu -d 2,5,9,11 -o again.npy
 same relu.npy again.npy
 run 0 generate relu -d 2,5,9,11 --seed 1 -o other.npy

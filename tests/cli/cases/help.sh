@@ -59,6 +59,9 @@ if has_training; then
     err_has 'did you mean train?'
     run 0 demo train --help
     out_has '^usage: comet demo train '
+    run 0 demo --help
+    out_has "^options of the default subject, train:$"
+    out_has "^ *--steps N "
 else
     run 1 bench train --help
     err_has 'this build has no training: '
@@ -96,7 +99,9 @@ err_has 'IN, the file to compress, is missing'
 run 2 compress in.npy
 err_has '-e BOUND is missing'
 run 2 compress a b -e 1
-err_has "'b' is not expected"
+err_has "unexpected: 'b'"
+run 2 compress in.npy -e 1 -j 100000
+err_has 'option -j: 100000 threads are too many for [0-9]* cores*; give 0 to [0-9]*'
 run 2 verify a
 err_has 'FRAME is missing'
 run 2 doctor x

@@ -30,7 +30,7 @@ err_has 'left out: alexnet takes images of 223 to 254 pixels, not 64'
 err_has 'left out: vgg16 takes images of 224 to 255 pixels, not 64'
 out_has '^resnet18  *1 x 64 x 64  *7 '
 run 2 models --image 65536
-err_has 'no built-in net takes such images'
+err_has 'no built-in net takes images of this size'
 out_empty
 
 for net in alexnet vgg16 resnet18 resnet50 efficientnet_b0 resnet20 resnet32 cnn28; do
@@ -81,12 +81,12 @@ run 3 models --net /dev/null
 run 3 models --net nothere.net
 err_has 'nothere.net: No such file'
 run 2 models --net mine.net --show vgg16
-err_has 'not both'
+err_has 'exclude each other'
 run 2 models --net mine.net --image 8
 err_has 'a file has its own'
 run 2 models --show vgg16 --json
 run 2 models resnet18
-err_has "'resnet18' is not expected"
+err_has "unexpected: 'resnet18'"
 for words in '--image 0' '--image 65537' '--classes 0' '--classes x' '--channels -1' '--image 2.5'; do
     # shellcheck disable=SC2086
     run 2 models $words

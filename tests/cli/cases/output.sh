@@ -6,7 +6,7 @@ frame_file
 mkdir names
 
 run 1 compress bn.npy -e 0.1 -o npy.comet
-err_has 'npy.comet exists; -f overwrites it'
+err_has 'npy.comet already exists; -f overwrites it'
 run 1 compress bn.npy -e 0.1 -o names
 err_has 'is a folder'
 run 1 compress bn.npy -e 0.1 -o nofolder/x.comet
@@ -41,14 +41,14 @@ ln -s a.npy self/soft.npy
 ln -s a.comet self/soft.comet
 for other in self/a.npy ./self/../self/a.npy self/hard.npy self/soft.npy; do
     run 2 compress self/a.npy -e 0.1 -o $other -f
-    err_has "$other: the output is the input file"
+    err_has "$other: input and output are the same file"
     run 2 compress self/a.npy -e 0.1 -o $other
 done
 shell 2 '"$comet" compress - -e 0.1 -o self/a.npy -f <self/a.npy'
 shell 2 '"$comet" compress self/a.npy -e 0.1 -o - >>self/a.npy'
 for other in self/a.comet self/soft.comet "$PWD/self/a.comet"; do
     run 2 decompress self/a.comet -o "$other" -f
-    err_has 'the output is the input file'
+    err_has 'input and output are the same file'
 done
 run 2 decompress self/soft.comet -o self/a.comet -f
 same self/a.npy bn.npy

@@ -19,7 +19,7 @@ run 0 plan --net tiny.txt -j 1 --memory 90GiB --batch 16
 out_has '^largest batch in 90.00 GiB  *1024  *1024  *1024  *1024$'
 out_has '^(1024 is the largest batch that is tried)$'
 run 2 plan
-err_has 'which net?'
+err_has 'a net is missing: give --model'
 run 2 plan --net tiny.txt --memory much
 run 2 plan --net tiny.txt --memory 400
 err_has "'400' has no unit; write 400M or 400MiB, or 400B for bytes"

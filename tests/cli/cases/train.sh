@@ -53,9 +53,9 @@ loss1=$(sed 's/.*"train_loss":\([0-9.e-]*\).*/\1/' .out)
 if awk "BEGIN { d = ($loss1 - $loss2) / $loss1; exit !(d < 1e-4 && d > -1e-4) }"; then pass; else fault "one thread $loss1, two $loss2"; fi
 # A run is neither overwritten nor mixed by accident.
 run 1 train $settings --out a
-err_has 'a holds a run already; --resume goes on with it, -f replaces it'
+err_has 'a already holds a run; --resume continues it, -f replaces it'
 run 1 train $settings --log a.jsonl
-err_has 'a.jsonl exists; -f overwrites it'
+err_has 'a.jsonl already exists; -f overwrites it'
 cp a/last.safetensors whole.safetensors
 run 0 train $settings --out a --resume
 err_has 'the run in a is finished: it has done 60 steps, and 60 were asked for'

@@ -69,12 +69,12 @@ rm -rf full && cp -r cut full
 cp full/last.safetensors full.before
 shell 1 'ulimit -f 4; "$comet" train $settings --out full --resume'
 err_has 'the checkpoint of the last step was not written to full'
-err_has 'the checkpoint of step [0-9]* was not written: full/last.safetensors: cannot be written: File too large; training goes on'
+err_has 'the checkpoint of step [0-9]* was not written: full/last.safetensors: could not be written: File too large; training continues'
 same full/last.safetensors full.before
 shell 1 'ls -A full | grep "^\.comet-"'
 run 0 train $settings --out full --resume
 if unshare -rm true 2>/dev/null && mkdir -p small && unshare -rm mount -t tmpfs -o size=64k none small 2>/dev/null; then
     shell 0 'unshare -rm sh -c "mount -t tmpfs -o size=32k none small && \"$comet\" train $settings --out small/run; ls small/run"'
-    err_has 'No space left on device; training goes on'
+    err_has 'No space left on device; training continues'
     out_has '^epoch 3/3 '
 fi

@@ -13,7 +13,7 @@ for share in 0 0% -1 120% 1.5 abc '1%%' ''; do run 2 train $settings --noise "$s
 for factor in 0 2 x; do run 2 train $settings --sigma $factor; done
 for share in -1% 101% nan; do run 2 train $settings --overhead $share; done
 run 2 train $settings --noise 1% --sigma 0.01
-err_has 'two rules for the same bounds'
+err_has '--noise and --sigma exclude each other'
 for mode in off lossless; do
     run 2 train $settings --compress $mode --noise 1%
     err_has "has no effect with --compress $mode"
@@ -26,10 +26,10 @@ err_has 'nowhere: --spill needs a folder'
 run 2 train $settings --dump-step 2
 err_has '--dump-step needs --dump-activations DIR'
 run 2 train $settings --max-steps 2 --dump-activations beyond --dump-step 9
-err_has '--dump-step 9 is beyond --max-steps 2'
+err_has '--dump-step 9 is after --max-steps 2'
 if [ ! -e beyond ]; then pass; else fault "a folder was made for nothing"; fi
 run 1 train $settings --dump-activations a
-err_has 'a holds files already'
+err_has 'a is not empty; -f adds files to it'
 run 3 train $settings --dump-activations file
 for mode in off lossless fast dense auto; do
     run 0 train $settings --compress $mode --max-steps 3 --log $mode.jsonl --out run-$mode

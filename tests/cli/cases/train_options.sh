@@ -30,15 +30,15 @@ for file in /dev/zero endless.txt; do
     truncate -s 17M endless.txt
     for words in "train --data synthetic" "plan" "models"; do
         shell 3 "$limit \"\$comet\" $words --net $file"
-        err_has "$file: it has more than 16777216 bytes, the most that such a file may have"
+        err_has "$file: too long: such a file may have at most 16777216 bytes"
     done
 done
 run 2 train --model cnn29 --data fashion
 err_has 'cnn29'
 run 2 train --data fashion
-err_has 'which net?'
+err_has 'a net is missing: give --model'
 run 2 train --model cnn28
-err_has 'which data?'
+err_has 'data is missing: give --data'
 run 2 train --model cnn28 --data fashon
 err_has 'fashon'
 run 2 train --net tiny.txt --data npy:x.npy,y.npy --image 20
@@ -121,4 +121,4 @@ err_has 'a/last.safetensors'
 run 3 train $settings --out file/x
 err_has 'the folder cannot be made'
 shell 0 'ulimit -f 1; "$comet" train $settings --log long.jsonl >/dev/null'
-err_has 'the log cannot be written; training goes on'
+err_has 'could not write the log; training continues'

@@ -37,9 +37,9 @@ run 0 export given -o given.safetensors
 same found.safetensors given.safetensors
 run 0 train $settings --batch 100 --rate find --out found --resume
 err_lacks 'found in'
-err_has 'the run goes on with its rate; --rate find is for new runs'
+err_has 'the resumed run keeps its rate; --rate find is for new runs'
 run 2 train $settings --rate fnd
-err_has "nor is it 'find'"
+err_has ", nor 'find'"
 # A run that learns nothing says so, and what to try.
 run 1 train $settings --rate 20 --out nothing
 err_has 'the training loss never fell below its start: [0-9.]* in the first 10 steps, [0-9.]* at its lowest since; try a lower rate (--rate 2), --rate find,.*; its checkpoint is in nothing'

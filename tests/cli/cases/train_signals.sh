@@ -25,7 +25,7 @@ for signal in INT:130 TERM:143; do
     code=$?
     if [ $second -eq 3 ] && grep -q 'stopped: another run is writing to this folder' .second; then pass; else fault "two runs in one folder: exit $second"; fi
     if [ $code -eq ${signal#*:} ]; then pass; else fault "exit $code after SIG${signal%:*}"; fi
-    err_has 'stopped by a signal after step [0-9]*; --resume goes on from there'
+    err_has 'stopped by a signal after step [0-9]*; --resume continues from there'
     present stopped/last.safetensors
     run 0 train $long --out stopped --log stop.jsonl --resume
     same stopped/last.safetensors long/last.safetensors

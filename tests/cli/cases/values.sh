@@ -15,7 +15,7 @@ for bound in 0.1sdt 10% 0.1STD 1e-3REL 12X Lossless 1e 1,2 0.1rstd; do
 done
 for bound in 1e-320 1e-999 0.0001e-320std 1e-310rel; do
     run 2 compress in.npy -e "$bound"
-    err_has "option -e: $bound is too small to be a normal number; use lossless"
+    err_has "option -e: $bound is too small for a double; use lossless"
 done
 run 2 compress in.npy -e 1e-320x
 err_has 'option -e: 1e-320 '
@@ -37,7 +37,7 @@ for level in fast dense; do
     run 2 compress in.npy -e 1 --min-ratio 0 -l $level
 done
 run 2 decompress in.comet --chunks 0,0
-err_has 'COUNT is at least 1'
+err_has 'COUNT must be at least 1'
 for size in 0 4097 -1; do
     run 2 demo codec --mb $size
     err_has 'option --mb'
@@ -45,7 +45,7 @@ for size in 0 4097 -1; do
 done
 run 2 compress in.npy -e 1 --dither=-3
 run 2 decompress in.comet --chunks 1
-err_has 'not FIRST,COUNT'
+err_has 'not two numbers, FIRST,COUNT'
 run 2 bench codec in.npy --seconds -1
 run 2 bench codec in.npy --repeat 0
 run 2 bench codec in.npy --min-mb 1e3
