@@ -26,6 +26,6 @@ const verb verb_demo = {
         },
     .first_is_default = true,
     .usage = "[SUBJECT] [arguments]",
-    .details = "Without a subject the first one runs. Each has its own page: comet demo SUBJECT --help.\n",
+    .details = "The first subject is the default. Each has its own page: comet demo SUBJECT --help.\n",
     .examples = EXAMPLES,
 };
