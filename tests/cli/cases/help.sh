@@ -62,6 +62,9 @@ if has_training; then
     run 0 demo --help
     out_has "^options of the default subject, train:$"
     out_has "^ *--steps N "
+    run 0 demo --help
+    out_has "^options of the default subject, train:$"
+    out_has "^ *--steps N "
 else
     run 1 bench train --help
     err_has 'this build has no training: '
