@@ -28,10 +28,10 @@ absent never.safetensors
 mkfifo pipe.safetensors
 cp -r b piped && rm -f piped/*.safetensors && mkfifo piped/last.safetensors
 shell 3 'timeout -s KILL 60 "$comet" eval pipe.safetensors --data synthetic --images 400 -j 1'
-err_has 'pipe.safetensors: is not a file'
+err_has 'pipe.safetensors: not a regular file'
 shell 3 "timeout -s KILL 60 \"\$comet\" train $settings --weights pipe.safetensors --max-steps 1"
 shell 3 "timeout -s KILL 60 \"\$comet\" train $settings --out piped --resume"
-err_has 'piped/last.safetensors: is not a file'
+err_has 'piped/last.safetensors: not a regular file'
 # Sums that overflow: exit 1, and still the figures. The mean over 64 pixels of the largest float is infinite.
 offset=$(sed -n 's/.*"conv2.bias":{[^}]*"data_offsets":\[\([0-9]*\),.*/\1/p' huge.safetensors | head -1)
 printf '\377\377\177\177' | dd of=huge.safetensors bs=1 seek=$((8 + header + offset)) conv=notrunc status=none

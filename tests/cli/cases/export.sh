@@ -9,7 +9,7 @@ top1=$(sed 's/.*"top1":\([0-9.]*\).*/\1/' .out)
 
 run 0 export b --last -o w.safetensors
 run 1 export b -o w.safetensors
-err_has 'w.safetensors exists'
+err_has 'w.safetensors already exists'
 run 2 export b -o w.bin
 err_has 'must end in .safetensors or .pt'
 run 0 export b --last -o direct.pt

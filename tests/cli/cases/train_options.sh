@@ -119,6 +119,6 @@ run 3 train $settings --out a/last.safetensors
 err_has 'a/last.safetensors'
 : >file
 run 3 train $settings --out file/x
-err_has 'the folder cannot be made'
+err_has 'could not create the folder'
 shell 0 'ulimit -f 1; "$comet" train $settings --log long.jsonl >/dev/null'
 err_has 'could not write the log; training continues'
