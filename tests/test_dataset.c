@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/checksum.h"
+#include "describing.h"
 #include "train/data/crop.h"
 #include "train/data/dataset.h"
 #include "train/data/permutation.h"
@@ -70,7 +71,7 @@ static void test_cifar10_is_read(void **state)
     const char *folder = *state;
     write_cifar_all(folder);
     comet_dataset *d = open_data(text_of("cifar10:%s", folder), COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 15);
     assert_int_equal(info.n_classes, 10);
     assert_int_equal(info.channels * 10000 + info.height * 100 + info.width, 33232);
@@ -88,7 +89,7 @@ static void test_cifar10_is_read(void **state)
     }
     comet_dataset_close(d);
     d = open_data(text_of("cifar10:%s", folder), COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 4);
+    assert_int_equal(data_info(d).n_images, 4);
     comet_dataset_close(d);
 }
 
@@ -206,7 +207,7 @@ static void write_idx(const char *folder, const char *part, bool packed, uint32_
 static void check_idx(const char *spec)
 {
     comet_dataset *d = open_data(spec, COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 20);
     assert_int_equal(info.n_classes, 7);
     assert_int_equal(info.channels * 10000 + info.height * 100 + info.width, 10606);
@@ -227,7 +228,7 @@ static void check_idx(const char *spec)
     float *train = read_image(d, 2, NULL);
     comet_dataset_close(d);
     d = open_data(spec, COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 5);
+    assert_int_equal(data_info(d).n_images, 5);
     float *test = read_image(d, 2, NULL); /* the same bytes, by the training part's mean */
     assert_memory_equal(train, test, 36 * sizeof *test);
     free(train);
@@ -301,8 +302,8 @@ static void test_fashion_of_debian(void **state)
         return;
     }
     comet_dataset *d = open_data("fashion", COMET_SPLIT_TRAIN);
-    assert_int_equal(comet_dataset_describe(d).n_images, 60000);
-    assert_int_equal(comet_dataset_describe(d).n_classes, 10);
+    assert_int_equal(data_info(d).n_images, 60000);
+    assert_int_equal(data_info(d).n_classes, 10);
     assert_string_equal(comet_dataset_class(d, 9), "Ankle boot");
     comet_dataset_close(d);
 }
@@ -353,7 +354,7 @@ static const char *npy_spec(const char *folder)
 static void check_npy(const char *folder)
 {
     comet_dataset *d = open_data(npy_spec(folder), COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 27);
     assert_int_equal(info.n_classes, 30);
     assert_int_equal(info.channels * 100 + info.height * 10 + info.width, 233);
@@ -408,8 +409,8 @@ static void test_npy_holdout(void **state)
             comet_dataset *d = NULL;
             params.split = (comet_split)split;
             assert_ok(comet_dataset_open(&d, npy_spec(folder), &params));
-            assert_int_equal(comet_dataset_describe(d).n_images, split == 0 ? 27 : 3);
-            for (uint64_t i = 0; i < comet_dataset_describe(d).n_images; i++) {
+            assert_int_equal(data_info(d).n_images, split == 0 ? 27 : 3);
+            for (uint64_t i = 0; i < data_info(d).n_images; i++) {
                 uint32_t label = 0;
                 free(read_image(d, i, &label));
                 assert_false(seen[label]);
@@ -450,7 +451,7 @@ static uint64_t checksum_of_part(const char *folder, comet_split split)
 {
     comet_dataset *d = open_data(npy_spec(folder), split);
     uint64_t sums[NPY_N] = {0};
-    for (uint64_t i = 0; i < comet_dataset_describe(d).n_images; i++) {
+    for (uint64_t i = 0; i < data_info(d).n_images; i++) {
         float *image = read_image(d, i, NULL);
         sums[i] = comet_checksum(image, dataset_image_floats(d) * sizeof *image);
         free(image);
@@ -487,8 +488,8 @@ static void test_npy_grey_and_test_arrays(void **state)
     write_npy(folder, "yt.npy", "|u1", 1, (const uint64_t[]){1}, classes, 1);
     const char *spec = text_of("npy:%s/x.npy,%s/y.npy,%s/xt.npy,%s/yt.npy", folder, folder, folder, folder);
     comet_dataset *d = open_data(spec, COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 1);
-    assert_int_equal(comet_dataset_describe(d).channels, 1);
+    assert_int_equal(data_info(d).n_images, 1);
+    assert_int_equal(data_info(d).channels, 1);
     uint32_t label;
     float *image = read_image(d, 0, &label);
     assert_int_equal(label, 1);
@@ -497,7 +498,7 @@ static void test_npy_grey_and_test_arrays(void **state)
     free(image);
     comet_dataset_close(d);
     d = open_data(spec, COMET_SPLIT_TRAIN);
-    assert_int_equal(comet_dataset_describe(d).n_images, 2);
+    assert_int_equal(data_info(d).n_images, 2);
     comet_dataset_close(d);
     write_npy(folder, "xt.npy", "<f4", 3, (const uint64_t[]){1, 4, 1}, test, sizeof test);
     REFUSED(spec, COMET_SPLIT_TEST, COMET_ERROR_CORRUPT, "xt.npy", "1 x 4 x 1", "1 x 2 x 2");
@@ -782,7 +783,7 @@ static void test_folder_with_parts(void **state)
     char kept[600];
     snprintf(kept, sizeof kept, "%s", spec);
     comet_dataset *d = open_data(kept, COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 4);
     assert_int_equal(info.n_classes, 3);
     assert_int_equal(info.width, 224);
@@ -805,7 +806,7 @@ static void test_folder_with_parts(void **state)
     uint32_t label;
     free(read_image(d, 0, &label));
     assert_int_equal(label, 2);
-    assert_int_equal(comet_dataset_describe(d).n_classes, 3);
+    assert_int_equal(data_info(d).n_classes, 3);
     comet_dataset_close(d);
     make_folder(text_of("%s/val", folder));
     add_picture(folder, "val", "wasp", "3.jpg");
@@ -819,8 +820,8 @@ static void test_folder_holdout(void **state)
         add_picture(folder, ".", i % 2 ? "odd" : "even", text_of("%d.png", i));
     comet_dataset *train = open_data(text_of("folder:%s", folder), COMET_SPLIT_TRAIN);
     comet_dataset *test = open_data(text_of("folder:%s", folder), COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(train).n_images, 36);
-    assert_int_equal(comet_dataset_describe(test).n_images, 4);
+    assert_int_equal(data_info(train).n_images, 36);
+    assert_int_equal(data_info(test).n_images, 4);
     comet_dataset_close(train);
     comet_dataset_close(test);
 }
@@ -966,8 +967,8 @@ static void test_synthetic_is_a_function_of_seed_split_and_index(void **state)
         for (int k = 0; k < 4; k++)
             free(images[k]);
     }
-    assert_int_equal(comet_dataset_describe(sets[0]).n_images, 50000);
-    assert_int_equal(comet_dataset_describe(sets[3]).n_images, 10000);
+    assert_int_equal(data_info(sets[0]).n_images, 50000);
+    assert_int_equal(data_info(sets[3]).n_images, 10000);
     for (int k = 0; k < 4; k++)
         comet_dataset_close(sets[k]);
 }
@@ -1005,7 +1006,7 @@ static void test_synthetic_sizes(void **state)
     static const uint32_t cases[][3] = {{8, 1, 2}, {32, 3, 1000}, {57, 16, 4096}, {96, 5, 17}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         comet_dataset *d = open_synthetic(3, COMET_SPLIT_TRAIN, cases[i][0], cases[i][1], cases[i][2]);
-        const comet_dataset_info info = comet_dataset_describe(d);
+        const comet_dataset_info info = data_info(d);
         assert_int_equal(info.n_classes, cases[i][2]);
         double sum = 0, squares = 0;
         size_t n = 0;

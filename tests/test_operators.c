@@ -2,6 +2,7 @@
  * Operators of the training engine: finite differences for every one of them, fused against unfused, recomputed against kept,
  * and what a model promises about bits, memory and errors.
  */
+#include "describing.h"
 #include "training.h"
 
 #include <math.h>
@@ -80,7 +81,7 @@ static double best_probe(walk *w, double norm, test_rng *r)
 
 static void check_weight(trial *t, size_t weight, const char *net)
 {
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     test_rng r = {weight + 1};
     float *base = tensor_read(t->model, weight, &info);
     const size_t gradient = tensor_index(t->model, COMET_TENSOR_GRADIENT, info.name);
@@ -109,8 +110,8 @@ static void check_gradients(const comet_net *net, const comet_model_params *para
 {
     trial t = trial_make(net, params);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(t.model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(t.model, i, &info));
         if (info.kind == COMET_TENSOR_WEIGHT)
             check_weight(&t, i, comet_net_name(net));
     }
@@ -249,7 +250,7 @@ static void test_unread_layer(void **state)
                                "fc = linear f out=5\n";
     comet_net *net;
     comet_model_params p = trial_params(3);
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     assert_ok(comet_net_read(&net, "text", text, strlen(text)));
     check_recompute(net);
     trial t = trial_make(net, &p);
@@ -270,7 +271,7 @@ static void test_recompute_saves(void **state)
 {
     comet_net *net = operator_net_named("residual");
     comet_model_params p = trial_params(3);
-    comet_memory again, kept;
+    comet_memory again = {.size = sizeof again}, kept = {.size = sizeof kept};
     assert_ok(comet_model_plan(net, &p, &again));
     p.no_recompute = true;
     assert_ok(comet_model_plan(net, &p, &kept));
@@ -598,13 +599,13 @@ static void check_plan(const comet_net *net)
 {
     for (int i = 0; i < 8; i++) {
         comet_model_params p = trial_params(3);
-        comet_memory planned;
+        comet_memory planned = {.size = sizeof planned};
         p.inference = i & 1;
         p.accumulate = i & 2 ? 2 : 1;
         comet_optimiser_init(&p.optimiser, i & 4 ? COMET_OPTIMISER_ADAMW : COMET_OPTIMISER_SGD);
         assert_ok(comet_model_plan(net, &p, &planned));
         trial t = trial_make(net, &p);
-        const comet_memory real = comet_model_memory(t.model);
+        const comet_memory real = memory_of(t.model);
         assert_memory_equal(&planned, &real, sizeof real);
         assert_true(real.total >= real.weights + real.gradients + real.optimiser + real.saved);
         trial_free(&t);
@@ -618,9 +619,9 @@ static void test_plan(void **state)
 
 static void check_tensor_round_trip(comet_model *model, size_t index)
 {
-    comet_tensor_info info, again;
+    comet_tensor_info info = {.size = sizeof info}, again = {.size = sizeof again};
     char name[32];
-    assert_ok(comet_model_tensor_info(model, index, &info));
+    assert_ok(comet_model_describe_tensor(model, index, &info));
     float *x = need_malloc(info.n_elements * sizeof *x);
     snprintf(name, sizeof name, "tensor %zu", index);
     formula_fill(name, 0, 1, info.n_elements, x);
@@ -641,7 +642,7 @@ static void check_all_round_trips(const comet_net *net)
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++)
         check_tensor_round_trip(t.model, i);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++) {
-        comet_tensor_info info;
+        comet_tensor_info info = {.size = sizeof info};
         char name[32];
         float *x = tensor_read(t.model, i, &info), *y = need_malloc(info.n_elements * sizeof *y);
         snprintf(name, sizeof name, "tensor %zu", i);
