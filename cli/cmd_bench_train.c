@@ -17,6 +17,7 @@
 #include "bench_batches.h"
 #include "child.h"
 #include "compression_args.h"
+#include "figures.h"
 #include "json_out.h"
 #include "number.h"
 #include "stopwatch.h"
@@ -159,8 +160,8 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     double coded_before = 0;
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
         if (i == args->warm)
-            coded_before = comet_model_compression(model).codec_seconds;
-        if (i >= args->warm && comet_model_compression(model).n_assessments >= CLIMBED)
+            coded_before = compression_of(model).codec_seconds;
+        if (i >= args->warm && compression_of(model).n_assessments >= CLIMBED)
             comet_model_hold_bounds(model, !args->assess);
         if (args->turns)
             turn_take();
@@ -176,8 +177,8 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
         m->seconds[i - args->warm] = seconds;
         m->total += seconds;
     }
-    m->memory = comet_model_memory(model);
-    m->compression = comet_model_compression(model);
+    m->memory = memory_of(model);
+    m->compression = compression_of(model);
     m->codec_seconds = m->compression.codec_seconds - coded_before;
     return code;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "figures.h"
 #include "json_out.h"
 #include "progress.h"
 #include "stopwatch.h"
@@ -102,7 +103,7 @@ static cli_exit check_loss(const char *path, const totals *t)
 
 static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader)
 {
-    const comet_loader_stats stats = comet_loader_stats_get(loader);
+    const comet_loader_stats stats = stats_of(loader);
     if (stats.n_skipped > 0)
         say("%" PRIu64 " broken image%s skipped, the next readable one was scored instead; the first: %s", stats.n_skipped,
             stats.n_skipped == 1 ? "" : "s", stats.first_skipped);

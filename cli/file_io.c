@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
-#ifdef COMET_HAVE_TRAIN
-#include "comet/train.h"
-#endif
+#include "comet/base.h"
 #include "pages.h"
 #include "progress.h"
 
@@ -48,12 +46,7 @@ static cli_exit read_failure(const char *path, int error)
 /* Where memory is promised more freely than there is of it, whoever fills it is killed: an endless input must end before. */
 static bool is_available(size_t bytes)
 {
-#ifdef COMET_HAVE_TRAIN
     return bytes < CHECKED_GROWTH || bytes < comet_memory_available();
-#else
-    (void)bytes;
-    return true;
-#endif
 }
 
 static cli_exit grow(blob *contents, size_t *capacity, size_t wanted)

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "figures.h"
 #include "json_out.h"
 #include "progress.h"
 
@@ -39,7 +40,7 @@ static cli_exit dataset_bytes(comet_dataset *data, uint64_t *bytes)
     const comet_status status = comet_loader_create(&loader, data, &params);
     if (status != COMET_OK)
         return fail_status(status, NULL);
-    *bytes += comet_loader_stats_get(loader).bytes;
+    *bytes += stats_of(loader).bytes;
     comet_loader_destroy(loader);
     return CLI_OK;
 }
@@ -59,10 +60,13 @@ static uint64_t stack_bytes(void)
 
 cli_exit forecaster_add_data(forecaster *f, comet_dataset *train, comet_dataset *test, uint32_t n_threads)
 {
-    const comet_dataset_info d = comet_dataset_describe(train);
+    const comet_dataset_info d = info_of(train);
     const uint64_t cores = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN), usual = cores < LOADER_THREADS ? cores : LOADER_THREADS;
     f->loader_addresses = (n_threads > 0 ? n_threads : usual) * (test ? 2 : 1) * stack_bytes();
-    f->resident = comet_memory_resident_limit().used;
+    comet_memory_limit resident;
+    comet_memory_limit_init(&resident);
+    comet_memory_resident_limit(&resident);
+    f->resident = resident.used;
     forecaster_add_queues(f, (uint64_t)d.channels * d.height * d.width * sizeof(float), test != NULL);
     cli_exit code = dataset_bytes(train, &f->data_fixed);
     if (code == CLI_OK && test)
@@ -142,7 +146,7 @@ static void command_of(const forecaster *f, comet_compress_mode mode, const char
  * are needed: saved = fixed + coded / ratio. */
 static comet_status fit_ratio(const forecaster *f, comet_compress_mode mode, double saved, double first, double *ratio)
 {
-    comet_memory a, b;
+    comet_memory a = {.size = sizeof a}, b = {.size = sizeof b};
     *ratio = first;
     comet_status status = plan(f, mode, first, SAMPLE_BATCH, &a);
     if (status == COMET_OK)
@@ -161,7 +165,7 @@ static cli_exit read_sample(const forecaster *f, comet_compress_mode mode, const
     const double saved = json_number(row, "saved_bytes"), reference = json_number(row, "saved_reference_bytes"),
                  peak = json_number(row, "peak_rss_bytes"), addresses = json_number(row, "peak_address_bytes"),
                  ratio = json_number(row, "ratio");
-    comet_memory memory;
+    comet_memory memory = {.size = sizeof memory};
     cJSON_Delete(row);
     if (!(saved > 0 && peak > 0 && reference > 0))
         return fail(CLI_FAILED, "the steps taken for a forecast gave no figures");
@@ -228,6 +232,7 @@ static void complete(const forecaster *f, comet_compress_mode mode, uint32_t bat
 
 static comet_status foretell(const forecaster *f, comet_compress_mode mode, uint32_t batch, memory_forecast *forecast)
 {
+    comet_memory_init(&forecast->model);
     const comet_status status = plan(f, mode, f->samples[mode].planned_ratio, batch, &forecast->model);
     if (status == COMET_OK)
         complete(f, mode, batch, forecast);

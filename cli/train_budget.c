@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "child.h"
+#include "figures.h"
 #include "forecast.h"
 #include "number.h"
 #include "train_setup.h"
@@ -273,15 +274,17 @@ static void describe(const budget *b, const budget_args *args, const compression
 static void find_limits(const budget_args *args, budget *b)
 {
     b->limits[GIVEN] = (comet_memory_limit){.bytes = args->memory > 0 ? args->memory : UINT64_MAX, .name = "--memory"};
-    b->limits[RESIDENT] = comet_memory_resident_limit();
-    b->limits[ADDRESSES] = comet_memory_address_limit();
+    comet_memory_limit_init(&b->limits[RESIDENT]);
+    comet_memory_limit_init(&b->limits[ADDRESSES]);
+    comet_memory_resident_limit(&b->limits[RESIDENT]);
+    comet_memory_address_limit(&b->limits[ADDRESSES]);
     if (b->limits[ADDRESSES].bytes < UINT64_MAX) /* a forecast has all that is mapped */
         b->limits[ADDRESSES].bytes += b->limits[ADDRESSES].used;
 }
 
 static cli_exit begin(const budget_args *args, const compression_args *compression, const comet_train_params *p, budget *b)
 {
-    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
     const uint64_t most = n_images / accumulate < LARGEST_BATCH ? n_images / accumulate : LARGEST_BATCH;
     *b = (budget){.batch = p->model.batch, .most = (uint32_t)most, .batch_is_kept = args->batch_is_kept};
