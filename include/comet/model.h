@@ -26,7 +26,6 @@ extern "C" {
 #endif
 
 typedef struct comet_model comet_model;
-
 /* ---- parameters ---- */
 
 typedef enum comet_optimiser_kind {
@@ -54,6 +53,9 @@ typedef enum comet_compress_mode {
     COMET_COMPRESS_DENSE,    /* under adaptive bounds, as small as possible */
     COMET_COMPRESS_AUTO,     /* fast or dense for each tensor, within a budget of time */
 } comet_compress_mode;
+
+/* "off", "lossless", "fast", "dense" or "auto"; "unknown" for any other value. */
+COMET_API const char *comet_compress_mode_name(comet_compress_mode mode);
 
 /* How saved activations are held; docs/theory.md says what the bounds do to gradients. */
 typedef struct comet_compression {
@@ -136,7 +138,6 @@ COMET_API comet_status comet_model_gradients(comet_model *model, const float *im
 
 /* One step of the optimiser; `step` from 0 is for AdamW's correction. */
 COMET_API comet_status comet_model_update(comet_model *model, double rate, uint64_t step);
-
 /* Both at once; with fused_update the only way. Where the loss is not finite nothing is updated. If it fails half way, weights
  * may be a mixture of old and new. */
 COMET_API comet_status comet_model_step(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
@@ -148,7 +149,6 @@ COMET_API comet_status comet_model_evaluate(comet_model *model, const float *ima
 
 /* The class scores of the last call, batch x classes; valid until the next. */
 COMET_API const float *comet_model_outputs(const comet_model *model);
-
 /* Runs `images` forward layer by layer and gives the name of the first layer whose output is not finite, or NULL if all are. */
 COMET_API const char *comet_model_first_bad(comet_model *model, const float *images, uint64_t step);
 

@@ -6,8 +6,8 @@
  *   comet_rate_find                a search for that rate on the run's own data
  *   comet_train_run                the run; events tell how it goes
  *
- * model.h has the models that a run creates, weights.h their files. A run or search belongs to the thread that calls it; events
- * come on that thread.
+ * model.h has the models that a run creates, weights.h their files, budget.h what fits into memory. A run or search belongs to
+ * the thread that calls it; events come on that thread.
  */
 #ifndef COMET_TRAIN_H
 #define COMET_TRAIN_H
@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
+#include "comet/budget.h"
 #include "comet/data.h"
 #include "comet/model.h"
 #include "comet/weights.h"
@@ -147,15 +148,6 @@ COMET_API void comet_rate_search_init(comet_rate_search *result);
  * data as the run would begin with, whose rate grows until the loss rises. Sends COMET_EVENT_RATE after each. Needs the memory
  * of a run, and frees it. */
 COMET_API comet_status comet_rate_find(const comet_train_params *params, comet_rate_search *result);
-
-/* What a run takes beside its plan: oneDNN's code, what threads touch of their stacks, what malloc keeps. Bytes. */
-#define COMET_MEMORY_BESIDE_PLAN ((uint64_t)48 << 20)
-
-/* Is there room for comet_model_plan with `bytes_per_image` more for each image of a batch? With COMET_MEMORY_BESIDE_PLAN it is
- * compared with comet_memory_resident_limit; with the stacks of the threads, which count whole there, with
- * comet_memory_address_limit. COMET_ERROR_MEMORY, with a sentence that names the limit and the batch that would fit. */
-COMET_API comet_status comet_model_check_memory(const comet_net *net, const comet_model_params *params,
-                                                uint64_t bytes_per_image);
 
 /* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
  * its classes, or more. `what` goes into the sentence: "training", "test". */

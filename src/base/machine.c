@@ -1,5 +1,8 @@
 /* What the machine has and gives to this process. Linux; elsewhere nothing is known and nothing is limited. */
+#include "base/machine.h"
+
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,7 +11,6 @@
 
 #include "base/bytes.h"
 #include "base/describe.h"
-#include "comet/base.h"
 
 double comet_seconds(void)
 {
@@ -56,20 +58,20 @@ uint64_t comet_peak_address_space(void)
     return status_bytes("VmPeak:");
 }
 
-/* Mapped files that are neither shared, as data is, nor copied when they were written to. Each mapping has a line such as
- * "7f12a000-7f12b000 r-xp 00001000 fe:01 42 /lib/x.so", then lines of its own sizes. */
-static bool own_pages(uint64_t *kilobytes)
+/* Resident pages of files: those of private mappings that were not copied when they were written to, or those of shared ones.
+ * Each mapping has a line such as "7f12a000-7f12b000 r-xp 00001000 fe:01 42 /lib/x.so", then lines of its own sizes. */
+static bool file_pages(bool shared, uint64_t *kilobytes)
 {
     char line[512], permissions[8] = "";
     uint64_t total = 0, here = 0;
-    bool unshared = false;
+    bool counts = false;
     FILE *file = fopen("/proc/self/smaps", "re");
     while (file && fgets(line, sizeof line, file)) {
         if (sscanf(line, "%*x-%*x %7s", permissions) == 1)
-            unshared = permissions[3] == 'p';
-        else if (unshared && sscanf(line, "Rss: %" SCNu64, &here) == 1)
+            counts = permissions[3] == (shared ? 's' : 'p');
+        else if (counts && sscanf(line, "Rss: %" SCNu64, &here) == 1)
             total += here;
-        else if (unshared && sscanf(line, "Anonymous: %" SCNu64, &here) == 1)
+        else if (counts && !shared && sscanf(line, "Anonymous: %" SCNu64, &here) == 1)
             total -= here;
     }
     if (file)
@@ -81,7 +83,24 @@ static bool own_pages(uint64_t *kilobytes)
 uint64_t comet_program_rss(void)
 {
     uint64_t kilobytes = 0;
-    return own_pages(&kilobytes) || number_after("/proc/self/status", "RssFile:", &kilobytes) ? kilobytes * 1024 : 0;
+    return file_pages(false, &kilobytes) || number_after("/proc/self/status", "RssFile:", &kilobytes) ? kilobytes * 1024 : 0;
+}
+
+uint64_t comet_shared_rss(void)
+{
+    uint64_t kilobytes = 0;
+    return file_pages(true, &kilobytes) ? kilobytes * 1024 : 0;
+}
+
+uint64_t comet_stack_bytes(void)
+{
+    pthread_attr_t attributes;
+    size_t bytes = 8 << 20;
+    if (pthread_attr_init(&attributes) == 0) {
+        pthread_attr_getstacksize(&attributes, &bytes);
+        pthread_attr_destroy(&attributes);
+    }
+    return bytes;
 }
 
 static uint64_t less(uint64_t limit, uint64_t used)

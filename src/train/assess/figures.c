@@ -10,6 +10,12 @@ void comet_compression_init(comet_compression *compression)
     *compression = (comet_compression){.size = sizeof *compression, .noise = 0.01, .overhead = 0.05, .window = 1000};
 }
 
+const char *comet_compress_mode_name(comet_compress_mode mode)
+{
+    static const char *const names[] = {"off", "lossless", "fast", "dense", "auto"};
+    return (unsigned)mode < sizeof names / sizeof names[0] ? names[mode] : "unknown";
+}
+
 comet_compression_figures assess_figures(const comet_model *m)
 {
     comet_compression_figures f = {

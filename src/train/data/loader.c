@@ -24,8 +24,6 @@
 #include "train/data/storage.h"
 
 enum {
-    DEFAULT_QUEUE = 3,
-    DEFAULT_MAX_THREADS = 4,
     MAX_THREADS = 256,
     MAX_QUEUE = 4096,
     PIECES_PER_THREAD = 4,
@@ -326,9 +324,8 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     l->self = l;
     l->dataset = dataset;
     l->params = *params;
-    if (l->params.n_threads == 0)
-        l->params.n_threads = comet_cores() < DEFAULT_MAX_THREADS ? (uint32_t)comet_cores() : DEFAULT_MAX_THREADS;
-    l->n_slots = (params->queue > 0 ? params->queue : DEFAULT_QUEUE) + 1; /* one is held by the caller */
+    l->params.n_threads = loader_threads(params->n_threads);
+    l->n_slots = (params->queue > 0 ? params->queue : LOADER_QUEUE) + 1; /* one is held by the caller */
     l->row_floats = dataset_image_floats(dataset);
     const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
     l->piece_rows = params->batch / n_pieces + (params->batch % n_pieces != 0);

@@ -1,14 +1,15 @@
 /* Does a model fit into what the machine gives to this process? */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 
+#include "base/machine.h"
 #include "base/status.h"
 #include "base/threads.h"
-#include "comet/train.h"
+#include "comet/budget.h"
+#include "train/data/dataset.h"
 
-/* Loaders that are open at once, and the threads that each has by default. */
-enum { LOADERS = 2, LOADER_THREADS = 4 };
+/* Loaders that are open at once. */
+enum { LOADERS = 2 };
 
 /* Addresses that malloc and oneDNN take after a net was planned. */
 static const uint64_t later_addresses = 12 << 20;
@@ -22,14 +23,8 @@ static uint64_t less(uint64_t limit, uint64_t used)
  * threads of their own each. */
 static uint64_t stacks_of(const comet_model_params *params)
 {
-    pthread_attr_t attributes;
-    size_t bytes = 8 << 20;
-    const size_t cores = comet_cores(), n = params->n_threads > 0 ? params->n_threads : cores;
-    if (pthread_attr_init(&attributes) == 0) {
-        pthread_attr_getstacksize(&attributes, &bytes);
-        pthread_attr_destroy(&attributes);
-    }
-    return (uint64_t)bytes * (2 * (n - 1) + LOADERS * (cores < LOADER_THREADS ? cores : LOADER_THREADS));
+    const size_t n = params->n_threads > 0 ? params->n_threads : comet_cores();
+    return comet_stack_bytes() * (2 * (n - 1) + LOADERS * loader_threads(0));
 }
 
 /* A plan and the queues of loaders. */

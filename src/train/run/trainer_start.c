@@ -15,7 +15,7 @@
 #include "train/run/trainer.h"
 #include "train/run/trainer_private.h"
 
-enum { QUEUE = 3, MAX_ACCUMULATE = 65536 };
+enum { MAX_ACCUMULATE = 65536 };
 
 static comet_status net_hash(const comet_net *net, uint64_t *hash)
 {
@@ -139,7 +139,7 @@ static comet_status check_memory(const comet_train_params *p)
 {
     const comet_dataset_info d = p->train_data->info;
     const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (QUEUE + 1));
+    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (LOADER_QUEUE + 1));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)
@@ -191,7 +191,7 @@ static comet_status open_loader(trainer *t)
     comet_loader_params_init(&params);
     params.batch = t->p->model.batch;
     params.n_threads = t->p->loader_threads;
-    params.queue = QUEUE;
+    params.queue = LOADER_QUEUE;
     params.seed = t->p->model.seed;
     params.shuffle = true;
     params.augment = !t->p->no_augment;
