@@ -354,10 +354,10 @@ static void print_row(const cJSON *row)
     printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
            json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", json_number(row, "images_per_s"),
            json_number(row, "best_images_per_s"), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
-           size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
+           comet_size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
            cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
-           size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
-           size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
+           comet_size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
+           comet_size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
            cell(t[3], "%.1f", json_number(row, "conv_ratio")), cell(t[4], "%.1f %%", 100 * json_number(row, "codec_share")),
            json_number(row, "loss"));
 }

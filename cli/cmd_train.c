@@ -280,13 +280,13 @@ static run_settings settings_of_run(const train_args *args)
 static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
 {
     budget_args budget = args->budget;
-    char text[BUDGET_TEXT_BYTES];
+    char text[COMET_BUDGET_TEXT_BYTES];
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
     if (earlier > 0 && budget.batch.value == 0)
         budget.batch.automatic = false;
     budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
-    const cli_exit code = budget_settle(&budget, &args->compression, p, text);
+    const cli_exit code = budget_settle(&budget, p, text);
     if (code == CLI_OK)
         train_report_note(report, text);
     return code;

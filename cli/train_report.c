@@ -17,7 +17,7 @@ enum { N_LARGEST = 5, LOGGED_STEPS = 50 };
 static void print_bytes(FILE *out, const char *what, uint64_t bytes)
 {
     char text[SIZE_TEXT_BYTES];
-    fprintf(out, "  %-38s %12s\n", what, size_text(bytes, text));
+    fprintf(out, "  %-38s %12s\n", what, comet_size_text(bytes, text));
 }
 
 /* Keeps the N_LARGEST lines that are held, largest first. */
@@ -66,7 +66,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients are largest at different times */
     if (coded)
         fprintf(out, "  (coded activations, transients and assessments share memory: the total is less than the sum)\n");
-    fprintf(out, "  (every tensor backward needs, kept: %s)\n", size_text(m.saved_reference, text));
+    fprintf(out, "  (every tensor backward needs, kept: %s)\n", comet_size_text(m.saved_reference, text));
 }
 
 void json_add_memory(json *j, const comet_memory *m)
@@ -282,7 +282,7 @@ static void show_progress(train_report *r, const comet_train_event *e)
     progress_text("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
                   "  loss %.4f  top-1 %.1f %%  %.4g images/s  peak %s%s  %d:%02d left",
                   e->epoch + 1, e->n_epochs, e->step, e->n_steps, r->loss, 100 * r->top1, e->images_per_s,
-                  size_text(e->peak_rss_bytes, peak), saved, (int)(left / 60), (int)fmod(left, 60));
+                  comet_size_text(e->peak_rss_bytes, peak), saved, (int)(left / 60), (int)fmod(left, 60));
 }
 
 /* The last line may belong to an epoch that was not finished. */
@@ -312,7 +312,8 @@ static void show_compression(const comet_train_event *e)
     const comet_compression_figures c = compression_of(e->model);
     const double share = codec_share(&c, e->train_seconds);
     const uint64_t held = memory.saved + c.spilled_bytes;
-    printf("saved activations %s instead of %s", size_text(memory.saved, saved), size_text(memory.saved_reference, reference));
+    printf("saved activations %s instead of %s", comet_size_text(memory.saved, saved),
+           comet_size_text(memory.saved_reference, reference));
     if (held > 0) {
         printf(" (%.1f x", (double)memory.saved_reference / (double)held);
         if (c.n_assessments > 0 && !isnan(c.ratio))
@@ -323,7 +324,7 @@ static void show_compression(const comet_train_event *e)
     if (c.codec_seconds > 0 && !isnan(share))
         printf("; coding took %.1f %% of the time", 100 * share);
     if (c.spilled_bytes > 0)
-        printf("; %s were spilled", size_text(c.spilled_bytes, saved));
+        printf("; %s were spilled", comet_size_text(c.spilled_bytes, saved));
     putchar('\n');
 }
 
@@ -334,8 +335,9 @@ static void show_costs(const comet_train_event *e)
     const comet_memory memory = memory_of(e->model);
     const uint64_t program = comet_program_rss(), known = memory.total + e->data_bytes + program;
     printf("peak memory %s: %s planned for the model, %s data, %s program and libraries, %s other\n",
-           size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
-           size_text(program, code), size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
+           comet_size_text(e->peak_rss_bytes, peak), comet_size_text(memory.total, planned),
+           comet_size_text(e->data_bytes, data), comet_size_text(program, code),
+           comet_size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
     show_compression(e);
     if (e->images_per_s > 0)
         printf("%.4g images/s; %s was the limit (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,

@@ -172,14 +172,3 @@ cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes
     return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
                                                                        : fail(CLI_BAD_INPUT, "%s: too long a name", what);
 }
-
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
-{
-    const double mib = (double)bytes / (1 << 20);
-    snprintf(text, SIZE_TEXT_BYTES,
-             mib >= 1000 ? "%.2f GiB"
-             : mib >= 10 ? "%.0f MiB"
-                         : "%.2f MiB",
-             mib >= 1000 ? mib / 1024 : mib);
-    return text;
-}

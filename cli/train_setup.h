@@ -2,6 +2,7 @@
 #ifndef COMET_CLI_TRAIN_SETUP_H
 #define COMET_CLI_TRAIN_SETUP_H
 
+#include "base/size_text.h"
 #include "comet/train.h"
 #include "setters.h"
 
@@ -72,9 +73,5 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
 /* WHAT itself if it is a file; the best checkpoint of a folder, or the newest that is whole if there is no best or the last is
  * asked for. */
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);
-
-/* "12.3 MiB". */
-#define SIZE_TEXT_BYTES 24
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
 
 #endif

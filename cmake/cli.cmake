@@ -16,7 +16,7 @@ mark_as_advanced(ZFP_INCLUDE_DIR ZFP_LIBRARY)
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c)
 # What needs comet::train.
 set(train_sources cmd_train cmd_eval cmd_export cmd_import cmd_models cmd_bench_train cmd_demo_train cmd_plan bench_batches
-                  compression_args forecast net_size train_budget train_report train_setup)
+                  compression_args net_size train_budget train_report train_setup)
 if(NOT TARGET comet_train_static)
     list(JOIN train_sources "|" names)
     list(FILTER cli_sources EXCLUDE REGEX "/(${names})\\.c$")
