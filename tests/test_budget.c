@@ -276,6 +276,10 @@ static void test_exact_stays_exact(void **state)
             n_spilled += s.choice.spills;
         }
     assert_true(n_chosen > 20 && n_spilled > 0);
+    const uint64_t dense = forecast_of(budgets[0], COMET_COMPRESS_DENSE, BATCH).peak; /* only that would fit */
+    assert_true(dense < forecast_of(budgets[0], COMET_COMPRESS_LOSSLESS, BATCH).peak);
+    assert_true(dense < forecast_of(budgets[0], COMET_COMPRESS_OFF, BATCH).peak);
+    assert_status(settle(budgets[0], just_enough(dense), false).status, COMET_ERROR_MEMORY);
     comet_budget_destroy(budgets[0]);
     comet_budget_destroy(budgets[1]);
 }
