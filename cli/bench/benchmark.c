@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "comet/base.h"
 #include "kit/pages.h"
 #include "tensor/frameio.h"
 
@@ -29,7 +29,7 @@ typedef struct bench {
 
 static void keep_best(double *best, double started)
 {
-    const double seconds = comet_now() - started;
+    const double seconds = comet_seconds() - started;
     if (seconds < *best)
         *best = seconds;
 }
@@ -86,12 +86,12 @@ static void close_bench(bench *b)
 static cli_exit time_lane(const bench *b, lane *l)
 {
     const contender *codec = l->entry->codec;
-    double started = comet_now();
+    double started = comet_seconds();
     cli_exit code = codec->compress(l->state, b->frame, b->frame_capacity, &l->frame_bytes);
     keep_best(&l->compress_seconds, started);
     if (code != CLI_OK)
         return code;
-    started = comet_now();
+    started = comet_seconds();
     code = codec->decompress(l->state, b->frame, l->frame_bytes, b->decoded);
     keep_best(&l->decompress_seconds, started);
     return code;
@@ -100,9 +100,9 @@ static cli_exit time_lane(const bench *b, lane *l)
 static cli_exit run_rounds(bench *b)
 {
     const bench_job *job = b->job;
-    const double begun = comet_now();
-    for (size_t round = 0; round < job->repeat || comet_now() - begun < job->seconds; round++) {
-        const double started = comet_now();
+    const double begun = comet_seconds();
+    for (size_t round = 0; round < job->repeat || comet_seconds() - begun < job->seconds; round++) {
+        const double started = comet_seconds();
         memcpy(b->decoded, job->input->data, job->input->bytes);
         keep_best(&b->memcpy_seconds, started);
         for (size_t i = 0; i < b->n_lanes; i++) {

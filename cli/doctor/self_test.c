@@ -22,7 +22,7 @@ static cli_exit encode_and_check(const loaded_tensor *input, const comet_params 
     comet_frame_info_init(&loaded.info);
     comet_comparison_init(&seen);
     loaded.file = *frame;
-    comet_status status = comet_frame_info_read(frame->data, frame->bytes, &loaded.info);
+    comet_status status = comet_frame_describe(frame->data, frame->bytes, &loaded.info);
     if (status == COMET_OK)
         code = frame_decode(&loaded, "self test", 1, (range_arg){.given = false}, &decoded);
     if (status == COMET_OK && code == CLI_OK)

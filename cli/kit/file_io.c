@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
-#ifdef COMET_HAVE_TRAIN
-#include "comet/train.h"
-#endif
+#include "comet/base.h"
 #include "kit/pages.h"
 #include "kit/progress.h"
 
@@ -48,12 +46,7 @@ static cli_exit read_failure(const char *path, int error)
 /* Systems that overcommit memory kill the process that fills it, so an endless input must be refused before that. */
 static bool is_available(size_t bytes)
 {
-#ifdef COMET_HAVE_TRAIN
     return bytes < CHECKED_GROWTH || bytes < comet_memory_available();
-#else
-    (void)bytes;
-    return true;
-#endif
 }
 
 static cli_exit grow(blob *contents, size_t *capacity, size_t wanted)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "comet/base.h"
 #include "kit/text.h"
 
 enum { BAR_CELLS = 30 };
@@ -37,7 +37,7 @@ void progress_begin(const char *label, uint64_t total)
     bar.running = isatty(STDERR_FILENO) != 0;
     bar.label = label;
     bar.total = total;
-    bar.started = comet_now();
+    bar.started = comet_seconds();
     bar.drawn = 0;
 }
 
@@ -60,7 +60,7 @@ void progress_update(uint64_t done)
 {
     if (!bar.running || bar.depth > 1)
         return;
-    const double now = comet_now();
+    const double now = comet_seconds();
     if (now - bar.started < first_after_seconds || now - bar.drawn < redraw_seconds)
         return;
     bar.drawn = now;
@@ -86,7 +86,7 @@ void progress_text(const char *format, ...)
     vsnprintf(plain, sizeof plain, format, arguments);
     va_end(arguments);
     text_printable(plain, text, sizeof text);
-    const double now = comet_now();
+    const double now = comet_seconds();
     if (!isatty(STDERR_FILENO)) {
         write_line(text, now);
         return;

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size_text.h"
 #include "kit/progress.h"
 #include "kit/text.h"
 
@@ -98,7 +99,7 @@ cli_exit fail_memory(size_t bytes)
     char size[SIZE_TEXT_BYTES];
     if (bytes < 1 << 20)
         return fail(CLI_NO_MEMORY, "out of memory: could not allocate %zu bytes", bytes);
-    return fail(CLI_NO_MEMORY, "out of memory: could not allocate %s", size_text(bytes, size));
+    return fail(CLI_NO_MEMORY, "out of memory: could not allocate %s", comet_size_text(bytes, size));
 }
 
 cli_exit close_stdout(cli_exit code)

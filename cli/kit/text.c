@@ -58,14 +58,3 @@ char *text_printable(const char *text, char *to, size_t to_bytes)
     to[n] = '\0';
     return to;
 }
-
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES])
-{
-    const double mib = (double)bytes / (1 << 20);
-    snprintf(text, SIZE_TEXT_BYTES,
-             mib >= 1000 ? "%.2f GiB"
-             : mib >= 10 ? "%.0f MiB"
-                         : "%.2f MiB",
-             mib >= 1000 ? mib / 1024 : mib);
-    return text;
-}

@@ -19,8 +19,4 @@ bool text_take_item(const char **at, char *item, size_t item_bytes);
 enum { PRINTABLE_BYTES = 4 * 4096 + 1 }; /* for any path */
 char *text_printable(const char *text, char *to, size_t to_bytes);
 
-/* A size such as "12.3 MiB"; returns `text`. */
-#define SIZE_TEXT_BYTES 24
-char *size_text(uint64_t bytes, char text[SIZE_TEXT_BYTES]);
-
 #endif

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "comet/base.h"
 #include "kit/json_out.h"
 #include "tensor/frameio.h"
 #include "tensor/tensorio.h"
@@ -140,9 +140,9 @@ static cli_exit compress_file(const compress_args *args, const char *input, cons
         return code;
     fill_params(args, &params);
     comet_stats_init(&stats);
-    const double started = comet_now();
+    const double started = comet_seconds();
     code = frame_encode(&loaded.tensor, &params, loaded.data, (size_t)args->n_threads, input, &frame, &stats);
-    const double seconds = comet_now() - started;
+    const double seconds = comet_seconds() - started;
     if (code == CLI_OK) {
         const piece whole = {frame.data, frame.bytes};
         code = file_write(output, args->force, &whole, 1);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
+#include "comet/base.h"
 #include "kit/text.h"
 #include "tensor/frameio.h"
 #include "tensor/tensorio.h"
@@ -66,9 +66,9 @@ static cli_exit decompress_file(const decompress_args *args, const char *input, 
     cli_exit code = frame_load(input, &frame);
     if (code != CLI_OK)
         return code;
-    const double started = comet_now();
+    const double started = comet_seconds();
     code = frame_decode(&frame, input, (size_t)args->n_threads, args->chunks, &decoded);
-    const double seconds = comet_now() - started;
+    const double seconds = comet_seconds() - started;
     if (code == CLI_OK) {
         const comet_tensor tensor = output_tensor(args, &frame.info.tensor, decoded.bytes);
         code = tensor_save(output, args->force, args->raw, &tensor, decoded.data, decoded.bytes);

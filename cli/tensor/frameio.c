@@ -42,7 +42,7 @@ cli_exit frame_load(const char *path, loaded_frame *frame)
     if (code != CLI_OK)
         return code;
     comet_frame_info_init(&frame->info);
-    const comet_status status = comet_frame_info_read(frame->file.data, frame->file.bytes, &frame->info);
+    const comet_status status = comet_frame_describe(frame->file.data, frame->file.bytes, &frame->info);
     if (status == COMET_ERROR_ARGUMENT)
         code = fail(CLI_BAD_INPUT, "%s: %s", path, comet_last_error());
     else if (status != COMET_OK)

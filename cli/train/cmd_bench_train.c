@@ -13,7 +13,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/threads.h"
+#include "base/size_text.h"
+#include "comet/base.h"
 #include "kit/child.h"
 #include "kit/json_out.h"
 #include "kit/number.h"
@@ -21,6 +22,7 @@
 #include "kit/turns.h"
 #include "train/bench_batches.h"
 #include "train/compression_args.h"
+#include "train/figures.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
 #include "verbs.h"
@@ -160,16 +162,16 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     double coded_before = 0;
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
         if (i == args->warm)
-            coded_before = comet_model_compression(model).codec_seconds;
-        if (i >= args->warm && comet_model_compression(model).n_assessments >= CLIMBED)
+            coded_before = compression_of(model).codec_seconds;
+        if (i >= args->warm && compression_of(model).n_assessments >= CLIMBED)
             comet_model_hold_bounds(model, !args->assess);
         if (args->turns)
             turn_take();
         code = bench_batches_load(batches, i);
-        const double began = comet_now();
+        const double began = comet_seconds();
         if (code == CLI_OK)
             code = one_step(model, batches, i, args->rate, m);
-        const double seconds = comet_now() - began;
+        const double seconds = comet_seconds() - began;
         if (args->turns)
             turn_pass();
         if (i < args->warm)
@@ -177,8 +179,8 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
         m->seconds[i - args->warm] = seconds;
         m->total += seconds;
     }
-    m->memory = comet_model_memory(model);
-    m->compression = comet_model_compression(model);
+    m->memory = memory_of(model);
+    m->compression = compression_of(model);
     m->codec_seconds = m->compression.codec_seconds - coded_before;
     return code;
 }
@@ -354,10 +356,10 @@ static void print_row(const cJSON *row)
     printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
            json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", json_number(row, "images_per_s"),
            json_number(row, "best_images_per_s"), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
-           size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
+           comet_size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
            cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
-           size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
-           size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
+           comet_size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
+           comet_size_text((uint64_t)json_number(row, "saved_bytes"), s[2]), cell(t[2], "%.1f", json_number(row, "ratio")),
            cell(t[3], "%.1f", json_number(row, "conv_ratio")), cell(t[4], "%.1f %%", 100 * json_number(row, "codec_share")),
            json_number(row, "loss"));
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/size_text.h"
 #include "kit/child.h"
 #include "kit/json_out.h"
 #include "kit/text.h"
@@ -79,8 +80,8 @@ static void print_size_row(const char *name, const cJSON *const runs[N_RUNS], co
 {
     char text[N_RUNS][SIZE_TEXT_BYTES];
     const double raw = json_number(runs[RAW], key), compressed = json_number(runs[COMPRESSED], key);
-    printf("%-20s %12s %12s %9.1f x less\n", name, size_text((uint64_t)raw, text[0]), size_text((uint64_t)compressed, text[1]),
-           raw / compressed);
+    printf("%-20s %12s %12s %9.1f x less\n", name, comet_size_text((uint64_t)raw, text[0]),
+           comet_size_text((uint64_t)compressed, text[1]), raw / compressed);
 }
 
 static void print_table(const cJSON *const runs[N_RUNS])
@@ -101,7 +102,8 @@ static void print_table(const cJSON *const runs[N_RUNS])
            "much less that is than the %s of a program that keeps everything. The same seed and images both times; the\n"
            "accuracy of so short a run differs by a point or so from seed to seed, raw and compressed (--seed). Peak memory\n"
            "is that of the whole process: program, data (%s) and all.\n",
-           size_text((uint64_t)reference, full), size_text((uint64_t)json_number(runs[COMPRESSED], "data_bytes"), data));
+           comet_size_text((uint64_t)reference, full),
+           comet_size_text((uint64_t)json_number(runs[COMPRESSED], "data_bytes"), data));
 }
 
 static void print_begin(const demo_args *args)

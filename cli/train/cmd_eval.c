@@ -4,10 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/threads.h"
+#include "comet/base.h"
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "kit/text.h"
+#include "train/figures.h"
 #include "train/train_setup.h"
 #include "verbs.h"
 
@@ -43,7 +44,7 @@ typedef struct totals {
 
 static comet_status score_all(comet_model *model, comet_loader *loader, totals *t)
 {
-    const double began = comet_now();
+    const double began = comet_seconds();
     comet_status status = COMET_OK;
     progress_begin("evaluating", comet_loader_batches(loader));
     for (uint64_t i = 0; status == COMET_OK; i++) {
@@ -62,7 +63,7 @@ static comet_status score_all(comet_model *model, comet_loader *loader, totals *
         t->n_top5 += scores.n_top5;
     }
     progress_end();
-    t->seconds = comet_now() - began;
+    t->seconds = comet_seconds() - began;
     return status;
 }
 
@@ -103,7 +104,7 @@ static cli_exit check_loss(const char *path, const totals *t)
 
 static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader)
 {
-    const comet_loader_stats stats = comet_loader_stats_get(loader);
+    const comet_loader_stats stats = stats_of(loader);
     if (stats.n_skipped > 0)
         say("%" PRIu64 " broken image%s skipped, the next readable one was scored instead; the first: %s", stats.n_skipped,
             stats.n_skipped == 1 ? "" : "s", stats.first_skipped);

@@ -3,8 +3,11 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/size_text.h"
 #include "kit/json_out.h"
-#include "train/forecast.h"
+#include "kit/progress.h"
+#include "train/compression_args.h"
+#include "train/train_budget.h"
 #include "train/train_setup.h"
 #include "verbs.h"
 
@@ -35,30 +38,31 @@ static const option options[] = {
     OPTION_JSON(plan_args, "one JSON object for each forecast (default: tables)"),
 };
 
-/* Off is measured last, so that the code of the other modes is loaded by then. Rows are printed in the order of `shown`. */
+/* Printed in the order of `shown`. */
 static const comet_compress_mode asked[] = {COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO, COMET_COMPRESS_OFF};
 static const comet_compress_mode shown[] = {COMET_COMPRESS_OFF, COMET_COMPRESS_FAST, COMET_COMPRESS_DENSE, COMET_COMPRESS_AUTO};
 static const uint32_t usual_batches[] = {8, 16, 32, 64, 128, 256};
-enum { N_SHOWN = N_ITEMS(shown), MAX_BATCHES = N_ITEMS(usual_batches) };
+enum { N_SHOWN = N_ITEMS(shown), MAX_BATCHES = N_ITEMS(usual_batches), N_MODES = COMET_COMPRESS_AUTO + 1 };
 
 typedef struct plan_table {
-    forecaster f;
+    const comet_net *net;
+    comet_budget *budget;
     uint32_t batches[MAX_BATCHES];
     size_t n_batches;
-    memory_forecast cells[MAX_BATCHES][N_MODES];
+    comet_forecast cells[MAX_BATCHES][N_MODES];
     uint32_t largest[N_MODES]; /* within the budget; 0: none */
 } plan_table;
 
 static cli_exit fill_mode(const plan_args *args, comet_compress_mode mode, plan_table *t)
 {
-    const memory_bounds bounds = {
-        .peak = (uint64_t)((double)args->memory * (1 - MEMORY_RESERVE)), .further = UINT64_MAX, .addresses = UINT64_MAX};
-    cli_exit code = CLI_OK;
-    for (size_t i = 0; i < t->n_batches && code == CLI_OK; i++)
-        code = forecast_memory(&t->f, mode, t->batches[i], &t->cells[i][mode]);
-    if (code == CLI_OK && args->memory > 0)
-        code = forecast_largest_batch(&t->f, mode, &bounds, LARGEST_BATCH, &t->largest[mode]);
-    return code;
+    comet_status status = COMET_OK;
+    for (size_t i = 0; i < t->n_batches && status == COMET_OK; i++) {
+        comet_forecast_init(&t->cells[i][mode]);
+        status = comet_budget_forecast(t->budget, mode, t->batches[i], &t->cells[i][mode]);
+    }
+    if (status == COMET_OK && args->memory > 0)
+        status = comet_budget_largest_batch(t->budget, mode, args->memory, &t->largest[mode]);
+    return status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(t->net));
 }
 
 static void fill_batches(const plan_args *args, plan_table *t)
@@ -66,13 +70,6 @@ static void fill_batches(const plan_args *args, plan_table *t)
     t->n_batches = args->batch > 0 ? 1 : MAX_BATCHES;
     for (size_t i = 0; i < t->n_batches; i++)
         t->batches[i] = args->batch > 0 ? (uint32_t)args->batch : usual_batches[i];
-}
-
-/* Images come from the same loaders as in training, one for each part of the data. */
-static void add_queues(const comet_net *net, forecaster *f)
-{
-    const comet_shape in = comet_net_shape(net, 0);
-    forecaster_add_queues(f, (uint64_t)in.channels * in.height * in.width * sizeof(float), true);
 }
 
 /* ---- tables ---- */
@@ -90,30 +87,24 @@ static void print_sizes(const char *name, const uint64_t bytes[N_SHOWN])
     char text[SIZE_TEXT_BYTES];
     printf("%-26s", name);
     for (size_t i = 0; i < N_SHOWN; i++)
-        printf(" %10s", size_text(bytes[i], text));
+        printf(" %10s", comet_size_text(bytes[i], text));
     putchar('\n');
 }
 
-/* Ratio of saved activations at the peak. */
-static double peak_ratio(const memory_forecast *c)
+/* 1 where nothing is saved. */
+static double shown_ratio(double ratio)
 {
-    return c->model.saved > 0 ? (double)c->model.saved_reference / (double)c->model.saved : 1;
-}
-
-/* Ratio once bounds are known. */
-static double later_ratio(const plan_table *t, const memory_forecast *c, comet_compress_mode mode)
-{
-    return t->f.samples[mode].taken ? t->f.samples[mode].ratio : peak_ratio(c);
+    return isnan(ratio) ? 1 : ratio;
 }
 
 static void print_ratios(const plan_table *t)
 {
     printf("%-26s", "saved, times smaller");
     for (size_t i = 0; i < N_SHOWN; i++)
-        printf(" %9.1fx", peak_ratio(&t->cells[0][shown[i]]));
+        printf(" %9.1fx", shown_ratio(t->cells[0][shown[i]].ratio));
     printf("\n%-26s", "  once bounds are known");
     for (size_t i = 0; i < N_SHOWN; i++)
-        printf(" %9.1fx", later_ratio(t, &t->cells[0][shown[i]], shown[i]));
+        printf(" %9.1fx", shown_ratio(t->cells[0][shown[i]].ratio_later));
     putchar('\n');
 }
 
@@ -125,7 +116,7 @@ static void print_ratios(const plan_table *t)
         print_sizes(name, bytes);            \
     } while (0)
 
-static void print_parts(const memory_forecast row[N_MODES])
+static void print_parts(const comet_forecast row[N_MODES])
 {
     PRINT_PART("  weights", model.weights);
     PRINT_PART("  gradients", model.gradients);
@@ -139,7 +130,7 @@ static void print_parts(const memory_forecast row[N_MODES])
 static bool is_capped(const plan_table *t)
 {
     for (size_t i = 0; i < N_SHOWN; i++)
-        if (t->largest[shown[i]] == LARGEST_BATCH)
+        if (t->largest[shown[i]] == COMET_BUDGET_MAX_BATCH)
             return true;
     return false;
 }
@@ -147,12 +138,11 @@ static bool is_capped(const plan_table *t)
 static void print_tables(const plan_args *args, const plan_table *t)
 {
     char name[32], size[SIZE_TEXT_BYTES];
-    const comet_shape in = comet_net_shape(t->f.net, 0);
-    printf("%s, images of %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", comet_net_name(t->f.net), in.channels, in.height,
-           in.width);
+    const comet_shape in = comet_net_shape(t->net, 0);
+    printf("%s, images of %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", comet_net_name(t->net), in.channels, in.height, in.width);
     print_modes("peak memory");
     for (size_t i = 0; i < t->n_batches; i++) {
-        const memory_forecast *row = t->cells[i];
+        const comet_forecast *row = t->cells[i];
         snprintf(name, sizeof name, "batch %" PRIu32, t->batches[i]);
         PRINT_PART(name, peak);
         if (t->n_batches == 1)
@@ -161,7 +151,7 @@ static void print_tables(const plan_args *args, const plan_table *t)
     print_ratios(t);
     if (args->memory == 0)
         return;
-    snprintf(name, sizeof name, "largest batch in %s", size_text(args->memory, size));
+    snprintf(name, sizeof name, "largest batch in %s", comet_size_text(args->memory, size));
     printf("%-26s", name);
     for (size_t i = 0; i < N_SHOWN; i++)
         if (t->largest[shown[i]] > 0)
@@ -170,7 +160,7 @@ static void print_tables(const plan_args *args, const plan_table *t)
             printf(" %10s", "none");
     putchar('\n');
     if (is_capped(t))
-        printf("(%d is the largest batch that is tried)\n", LARGEST_BATCH);
+        printf("(%d is the largest batch that is tried)\n", COMET_BUDGET_MAX_BATCH);
 }
 
 /* ---- JSON ---- */
@@ -178,15 +168,15 @@ static void print_tables(const plan_args *args, const plan_table *t)
 static json begin_object(const plan_table *t, comet_compress_mode mode)
 {
     json j = json_begin();
-    json_add_text(&j, "net", comet_net_name(t->f.net));
-    json_add_u64(&j, "image", comet_net_shape(t->f.net, 0).height);
+    json_add_text(&j, "net", comet_net_name(t->net));
+    json_add_u64(&j, "image", comet_net_shape(t->net, 0).height);
     json_add_text(&j, "compress", mode_name(mode));
     return j;
 }
 
 static cli_exit print_cell(const plan_table *t, size_t index, comet_compress_mode mode)
 {
-    const memory_forecast *c = &t->cells[index][mode];
+    const comet_forecast *c = &t->cells[index][mode];
     json j = begin_object(t, mode);
     json_add_u64(&j, "batch", t->batches[index]);
     json_add_u64(&j, "peak_bytes", c->peak);
@@ -198,8 +188,8 @@ static cli_exit print_cell(const plan_table *t, size_t index, comet_compress_mod
     json_add_u64(&j, "transient_bytes", c->model.transient);
     json_add_u64(&j, "data_bytes", c->data);
     json_add_u64(&j, "program_bytes", c->program);
-    json_add_double(&j, "ratio", c->model.saved > 0 ? peak_ratio(c) : NAN);
-    json_add_double(&j, "ratio_later", c->model.saved > 0 ? later_ratio(t, c, mode) : NAN);
+    json_add_double(&j, "ratio", c->ratio);
+    json_add_double(&j, "ratio_later", c->ratio_later);
     return json_print(&j);
 }
 
@@ -233,10 +223,26 @@ static comet_model_params model_params(const plan_args *args)
     return params;
 }
 
+/* Off last, so that it has the program of the others' steps. */
+static cli_exit fill_table(const plan_args *args, plan_table *t)
+{
+    comet_budget_params params;
+    comet_budget_params_init(&params);
+    params.net = t->net;
+    params.model = model_params(args);
+    params.sampling = budget_show_sampling;
+    const comet_status status = comet_budget_create(&t->budget, &params);
+    cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+    for (size_t i = 0; i < N_ITEMS(asked) && code == CLI_OK; i++)
+        code = fill_mode(args, asked[i], t);
+    progress_hide();
+    comet_budget_destroy(t->budget);
+    return code;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const plan_args *args = given;
-    const comet_model_params params = model_params(args);
     comet_net *net = NULL;
     plan_table t = {.n_batches = 0};
     (void)operands, (void)n_operands;
@@ -245,11 +251,9 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
     if (code != CLI_OK)
         return code;
-    forecaster_init(&t.f, net, &params, &args->compression);
-    add_queues(net, &t.f);
+    t.net = net;
     fill_batches(args, &t);
-    for (size_t i = 0; i < N_ITEMS(asked) && code == CLI_OK; i++)
-        code = fill_mode(args, asked[i], &t);
+    code = fill_table(args, &t);
     if (code == CLI_OK && args->json)
         code = print_objects(args, &t);
     else if (code == CLI_OK)
@@ -262,9 +266,10 @@ const verb verb_plan = {
     .name = "plan",
     .summary = "Predict the memory that training needs, and the batch that fits",
     .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
-    .details = "Takes a few steps of a batch of 4 made-up images with each way to compress, in processes of their own, and\n"
-               "extends what they needed to other batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of\n"
-               "--memory free; 0 where not even 8 fits. Data sets held in memory come on top.\n",
+    .details =
+        "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"
+        "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
+        "fits (0 in JSON). Data sets held in memory come on top.\n",
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n",

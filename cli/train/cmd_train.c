@@ -11,6 +11,7 @@
 #include "kit/file_io.h"
 #include "kit/number.h"
 #include "train/compression_args.h"
+#include "train/figures.h"
 #include "train/train_budget.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
@@ -274,7 +275,7 @@ typedef struct run_settings {
 static run_settings settings_of_run(const train_args *args)
 {
     run_settings s = {.rate = -1, .warmup = -1};
-    comet_checkpoint_info info;
+    comet_checkpoint_info info = {.size = sizeof info};
     if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
         s = (run_settings){info.batch, info.rate, info.warmup_epochs};
     return s;
@@ -284,13 +285,13 @@ static run_settings settings_of_run(const train_args *args)
 static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
 {
     budget_args budget = args->budget;
-    char text[BUDGET_TEXT_BYTES];
+    char text[COMET_BUDGET_TEXT_BYTES];
     if (!budget_is_asked(&budget, &args->compression))
         return CLI_OK;
     if (earlier > 0 && budget.batch.value == 0)
         budget.batch.automatic = false;
     budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
-    const cli_exit code = budget_settle(&budget, &args->compression, p, text);
+    const cli_exit code = budget_settle(&budget, p, text);
     if (code == CLI_OK)
         train_report_note(report, text);
     return code;
@@ -301,7 +302,7 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_tr
 /* Epochs of the run; not a whole number where --max-steps ends it inside one. */
 static double epochs_of(const train_args *args, const comet_train_params *p)
 {
-    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
     const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
     const double all = (double)args->epochs;
@@ -342,7 +343,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
         train_report_note(report, "the resumed run keeps its rate; --rate find is for new runs");
     if (p->schedule.rate >= 0)
         return;
-    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)(n_images / images_per_update(p)));
     p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
     if (!args->rate.find)
@@ -351,7 +352,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
 
 static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report)
 {
-    comet_rate_search found;
+    comet_rate_search found = {.size = sizeof found};
     char text[320];
     const comet_status status = comet_rate_find(p, &found);
     if (status != COMET_OK)
@@ -383,7 +384,7 @@ static cli_exit open_session(const train_args *args, session *s)
     if (code == CLI_OK)
         code = data_open(&args->data, own, args->net.classes, COMET_SPLIT_TRAIN, &s->train);
     if (code == CLI_OK && args->net.model) {
-        const comet_dataset_info info = comet_dataset_describe(s->train);
+        const comet_dataset_info info = info_of(s->train);
         net_args net = args->net;
         net.classes = net.classes > 0 ? net.classes : info.n_classes;
         code = net_open(&net, info.channels, info.height, &s->net);
@@ -421,7 +422,7 @@ static cli_exit stopped_early(void)
 
 static cli_exit train(const train_args *args, bool finds_rate, comet_train_params *p, train_report *report)
 {
-    comet_train_result result;
+    comet_train_result result = {.size = sizeof result};
     char weights[4096];
     if (args->weights) {
         const cli_exit code = weights_path(args->weights, false, weights, sizeof weights);

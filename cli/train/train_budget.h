@@ -1,4 +1,4 @@
-/* A run within a budget of memory: which way to compress, which batch, what to spill. */
+/* A run within a budget of memory: the options, and the library's choice made in a copy of this process. */
 #ifndef COMET_CLI_TRAIN_BUDGET_H
 #define COMET_CLI_TRAIN_BUDGET_H
 
@@ -18,15 +18,14 @@ typedef struct budget_args {
     bool batch_is_kept; /* it is that of a run which goes on: no other would do */
 } budget_args;
 
-#define BUDGET_TEXT_BYTES 320
-
 /* Does any option ask for a budget? */
 bool budget_is_asked(const budget_args *budget, const compression_args *compression);
 
-/* Changes p->model so that the run stays below --memory and all that limits this process, with MEMORY_RESERVE left: compression
- * from what was asked for on to denser, then spilling; the batch where it is automatic. `text`: what was chosen, one line.
- * CLI_NO_MEMORY where nothing fits, after saying what would be needed. */
-cli_exit budget_settle(const budget_args *args, const compression_args *compression, comet_train_params *p,
-                       char text[BUDGET_TEXT_BYTES]);
+/* Changes p->model as comet_budget_settle chooses. `text`: what was chosen, one line. CLI_NO_MEMORY where nothing fits, after
+ * saying what would be needed. */
+cli_exit budget_settle(const budget_args *args, comet_train_params *p, char text[COMET_BUDGET_TEXT_BYTES]);
+
+/* For comet_budget_params.sampling: shows that steps of a mode are taken. */
+void budget_show_sampling(void *user, comet_compress_mode mode);
 
 #endif

@@ -5,8 +5,10 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/size_text.h"
 #include "kit/progress.h"
 #include "train/compression_args.h"
+#include "train/figures.h"
 #include "train/train_setup.h"
 
 enum { N_LARGEST = 5, LOGGED_STEPS = 50 };
@@ -16,16 +18,16 @@ enum { N_LARGEST = 5, LOGGED_STEPS = 50 };
 static void print_bytes(FILE *out, const char *what, uint64_t bytes)
 {
     char text[SIZE_TEXT_BYTES];
-    fprintf(out, "  %-38s %12s\n", what, size_text(bytes, text));
+    fprintf(out, "  %-38s %12s\n", what, comet_size_text(bytes, text));
 }
 
 /* Keeps the N_LARGEST lines of tensors that are held, largest first. */
 static size_t largest_lines(const comet_model *model, comet_saved_line top[N_LARGEST], size_t *n_lines)
 {
-    comet_saved_line line;
+    comet_saved_line line = {.size = sizeof line};
     size_t n = 0;
     *n_lines = 0;
-    for (size_t i = 0; comet_model_saved_line(model, i, &line); i++) {
+    for (size_t i = 0; comet_model_describe_saved(model, i, &line) == COMET_OK; i++) {
         if (line.recomputed)
             continue;
         ++*n_lines;
@@ -41,12 +43,12 @@ static size_t largest_lines(const comet_model *model, comet_saved_line top[N_LAR
 
 void memory_table_print(FILE *out, const comet_model *model)
 {
-    const comet_memory m = comet_model_memory(model);
+    const comet_memory m = memory_of(model);
     comet_saved_line top[N_LARGEST];
     size_t n_lines = 0;
     const size_t n_top = largest_lines(model, top, &n_lines);
     char text[SIZE_TEXT_BYTES], label[COMET_MAX_LAYER_NAME + 64];
-    const bool coded = comet_model_compression(model).mode != COMET_COMPRESS_OFF;
+    const bool coded = compression_of(model).mode != COMET_COMPRESS_OFF;
     fprintf(out, "memory for batch %" PRIu32 "\n", comet_model_batch(model));
     print_bytes(out, "weights", m.weights);
     print_bytes(out, m.gradients > 0 ? "gradients" : "gradients, used as soon as they are ready", m.gradients);
@@ -65,7 +67,7 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients have their maxima at different times */
     if (coded)
         fprintf(out, "  (coded activations, transients and assessments share memory: the total is less than the sum)\n");
-    fprintf(out, "  (all tensors that backward reads, uncompressed: %s)\n", size_text(m.saved_reference, text));
+    fprintf(out, "  (all tensors that backward reads, uncompressed: %s)\n", comet_size_text(m.saved_reference, text));
 }
 
 void json_add_memory(json *j, const comet_memory *m)
@@ -127,17 +129,17 @@ static json log_begin(const char *name, const comet_train_event *e)
 /* The memory table and the results of compression. */
 static void add_model(json *j, const comet_train_event *e)
 {
-    const comet_memory memory = comet_model_memory(e->model);
-    const comet_compression_figures compression = comet_model_compression(e->model);
+    const comet_memory memory = memory_of(e->model);
+    const comet_compression_figures compression = compression_of(e->model);
     json_add_memory(j, &memory);
     json_add_compression(j, &compression, e->train_seconds);
 }
 
 static void log_start(train_report *r, const comet_train_event *e)
 {
-    const comet_memory memory = comet_model_memory(e->model);
+    const comet_memory memory = memory_of(e->model);
     json j = log_begin("start", e);
-    json_add_text(&j, "compress", mode_name(comet_model_compression(e->model).mode));
+    json_add_text(&j, "compress", mode_name(compression_of(e->model).mode));
     json_add_text(&j, "net", comet_net_name(comet_model_net(e->model)));
     json_add_text(&j, "data", r->data);
     json_add_u64(&j, "seed", r->seed);
@@ -179,8 +181,8 @@ static void log_epoch(train_report *r, const comet_train_event *e)
 /* A line for each tensor and consumer whose bound was assessed. */
 static void log_assessment(train_report *r, const comet_train_event *e)
 {
-    comet_assessment_line line;
-    for (size_t i = 0; r->log && comet_model_assessment_line(e->model, i, &line); i++) {
+    comet_assessment_line line = {.size = sizeof line};
+    for (size_t i = 0; r->log && comet_model_describe_assessment(e->model, i, &line) == COMET_OK; i++) {
         json j = log_begin("assess", e);
         json_add_text(&j, "layer", line.layer);
         json_add_text(&j, "what", line.what);
@@ -270,7 +272,7 @@ void train_report_failure(train_report *r, const char *sentence)
 static void show_progress(train_report *r, const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], saved[40] = "";
-    const comet_compression_figures compression = comet_model_compression(e->model);
+    const comet_compression_figures compression = compression_of(e->model);
     const uint64_t done = e->step - r->first_step;
     const double share = 1 / (double)(++r->n_shown < LOGGED_STEPS ? r->n_shown : LOGGED_STEPS);
     r->loss += share * (e->train_loss - r->loss);
@@ -281,7 +283,7 @@ static void show_progress(train_report *r, const comet_train_event *e)
     progress_text("epoch %" PRIu64 "/%" PRIu64 "  step %" PRIu64 "/%" PRIu64
                   "  loss %.4f  top-1 %.1f %%  %.4g images/s  peak %s%s  %d:%02d left",
                   e->epoch + 1, e->n_epochs, e->step, e->n_steps, r->loss, 100 * r->top1, e->images_per_s,
-                  size_text(e->peak_rss_bytes, peak), saved, (int)(left / 60), (int)fmod(left, 60));
+                  comet_size_text(e->peak_rss_bytes, peak), saved, (int)(left / 60), (int)fmod(left, 60));
 }
 
 /* The last line may belong to an epoch that was not finished. */
@@ -307,11 +309,12 @@ static void show_epoch(train_report *r, const comet_train_event *e)
 static void show_compression(const comet_train_event *e)
 {
     char saved[SIZE_TEXT_BYTES], reference[SIZE_TEXT_BYTES];
-    const comet_memory memory = comet_model_memory(e->model);
-    const comet_compression_figures c = comet_model_compression(e->model);
+    const comet_memory memory = memory_of(e->model);
+    const comet_compression_figures c = compression_of(e->model);
     const double share = codec_share(&c, e->train_seconds);
     const uint64_t held = memory.saved + c.spilled_bytes;
-    printf("saved activations %s instead of %s", size_text(memory.saved, saved), size_text(memory.saved_reference, reference));
+    printf("saved activations %s instead of %s", comet_size_text(memory.saved, saved),
+           comet_size_text(memory.saved_reference, reference));
     if (held > 0) {
         printf(" (%.1f x", (double)memory.saved_reference / (double)held);
         if (c.n_assessments > 0 && !isnan(c.ratio))
@@ -322,7 +325,7 @@ static void show_compression(const comet_train_event *e)
     if (c.codec_seconds > 0 && !isnan(share))
         printf("; coding took %.1f %% of the time", 100 * share);
     if (c.spilled_bytes > 0)
-        printf("; %s were spilled", size_text(c.spilled_bytes, saved));
+        printf("; %s were spilled", comet_size_text(c.spilled_bytes, saved));
     putchar('\n');
 }
 
@@ -330,11 +333,12 @@ static void show_compression(const comet_train_event *e)
 static void show_costs(const comet_train_event *e)
 {
     char peak[SIZE_TEXT_BYTES], planned[SIZE_TEXT_BYTES], data[SIZE_TEXT_BYTES], code[SIZE_TEXT_BYTES], rest[SIZE_TEXT_BYTES];
-    const comet_memory memory = comet_model_memory(e->model);
+    const comet_memory memory = memory_of(e->model);
     const uint64_t program = comet_program_rss(), known = memory.total + e->data_bytes + program;
     printf("peak memory %s: %s planned for the model, %s data, %s program and libraries, %s other\n",
-           size_text(e->peak_rss_bytes, peak), size_text(memory.total, planned), size_text(e->data_bytes, data),
-           size_text(program, code), size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
+           comet_size_text(e->peak_rss_bytes, peak), comet_size_text(memory.total, planned),
+           comet_size_text(e->data_bytes, data), comet_size_text(program, code),
+           comet_size_text(e->peak_rss_bytes > known ? e->peak_rss_bytes - known : 0, rest));
     show_compression(e);
     if (e->images_per_s > 0)
         printf("%.4g images/s, limited by %s (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,

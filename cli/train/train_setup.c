@@ -10,6 +10,7 @@
 #include "kit/file_io.h"
 #include "kit/number.h"
 #include "kit/text.h"
+#include "train/figures.h"
 
 bool set_count(void *target, const char *text, reason *why)
 {
@@ -130,7 +131,7 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
                     : status == COMET_ERROR_MEMORY ? CLI_NO_MEMORY
                                                    : CLI_BAD_INPUT,
                     "%s", comet_last_error());
-    const comet_dataset_info info = comet_dataset_describe(*data);
+    const comet_dataset_info info = info_of(*data);
     const cli_exit code = check_wishes(args, &info);
     if (code != CLI_OK) {
         comet_dataset_close(*data);

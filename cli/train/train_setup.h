@@ -2,6 +2,7 @@
 #ifndef COMET_CLI_TRAIN_SETUP_H
 #define COMET_CLI_TRAIN_SETUP_H
 
+#include "base/size_text.h"
 #include "comet/train.h"
 #include "kit/setters.h"
 #include "kit/text.h"

@@ -1,12 +1,16 @@
 /*
- * What every Comet library shares: statuses, host hooks, instruction sets.
+ * What every Comet library shares: statuses, host hooks, instruction sets, the machine's clock and memory.
  *
  *   comet_status          result of every fallible call
- *   comet_last_error      the sentence behind the last failure on this thread
+ *   comet_last_error      the sentence of the last failure on this thread
  *   comet_hooks           allocator, parallel-for and log that a host may lend
  *   comet_isa             which kernels run, and the cap on them
+ *   comet_seconds         a steady clock
+ *   comet_memory_*_limit  what this process may still use; comet_peak_rss what it has used
  *
- * The libraries never exit, abort or print. Results are written through out pointers, on success only.
+ * The libraries never exit, abort or print. Results are written through out pointers, on success only. A struct that may grow
+ * begins with its size, which the struct's init function sets. A program may set it itself to what sizeof says: the library
+ * then writes no field beyond it, so that a program built with an older header has the fields that it knows.
  */
 #ifndef COMET_BASE_H
 #define COMET_BASE_H
@@ -92,6 +96,40 @@ COMET_API comet_isa comet_isa_active(void);
 /* Caps the family for contexts created from now on; a cap above the best is lowered to it. Returns the family now active. The
  * cap starts from the environment variable COMET_MAX_ISA (a name as above), read once. Any thread. */
 COMET_API comet_isa comet_isa_set_cap(comet_isa cap);
+
+/* ---- the machine ---- */
+
+/* Seconds on a steady clock, which never goes back; only differences mean something. Any thread. */
+COMET_API double comet_seconds(void);
+
+/* `bytes` are left to this process, which has `used` others of the same kind. name, what sets the limit: "free memory",
+ * "control group", "ulimit -v" or "ulimit -d". UINT64_MAX bytes and "none" where nothing is known or limited. */
+typedef struct comet_memory_limit {
+    size_t size;
+    uint64_t bytes, used;
+    const char *name; /* a constant */
+} comet_memory_limit;
+
+COMET_API void comet_memory_limit_init(comet_memory_limit *limit);
+
+/* Memory that this process can still touch: the least of what the machine has available and what its control groups leave.
+ * Reads files of the kernel, in a fraction of a millisecond. COMET_ERROR_ARGUMENT unless *limit was initialised. Any thread. */
+COMET_API comet_status comet_memory_resident_limit(comet_memory_limit *limit);
+
+/* Addresses that this process can still map under its own limits. What is mapped counts, touched or not: a thread's stack is 8
+ * MiB, and malloc takes 64 MiB for each thread unless its M_ARENA_MAX is 1. Fails as the above. Any thread. */
+COMET_API comet_status comet_memory_address_limit(comet_memory_limit *limit);
+
+/* The least of both, in bytes; UINT64_MAX where nothing is known. Any thread. */
+COMET_API uint64_t comet_memory_available(void);
+
+/* Largest resident set of this process so far, in bytes, as the kernel counts it. Any thread. */
+COMET_API uint64_t comet_peak_rss(void);
+/* Largest address space of this process so far, in bytes, of which comet_memory_address_limit is the rest; 0: not known. */
+COMET_API uint64_t comet_peak_address_space(void);
+/* What is resident of the program and its libraries at this moment, in bytes; mapped data is not in it. The kernel looks at all
+ * pages for it: milliseconds. Any thread. */
+COMET_API uint64_t comet_program_rss(void);
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
  *   describe     comet_tensor_init, comet_tensor_elements, comet_tensor_bytes, comet_params_init
  *   one shot     comet_compress_bound, comet_compress, comet_decompress
  *   contexts     comet_encoder_*, comet_decoder_*: the same without per-call allocation, with threads
- *   look inside  comet_frame_info_read, comet_decoder_run_chunks
+ *   look inside  comet_frame_describe, comet_decoder_run_chunks
  *   predict      comet_encoder_estimate
  *   check        comet_compare
  *
@@ -192,7 +192,7 @@ COMET_API void comet_frame_info_init(comet_frame_info *info);
 
 /* Reads the header of a frame, of which the first `bytes` bytes are given and which may come from an untrusted source; the
  * chunks may be missing. Checks the header's checksum and every field's range. Allocates nothing. */
-COMET_API comet_status comet_frame_info_read(const void *frame, size_t bytes, comet_frame_info *info);
+COMET_API comet_status comet_frame_describe(const void *frame, size_t bytes, comet_frame_info *info);
 
 /* ---- checking ---- */
 

@@ -5,6 +5,7 @@
  *   comet_dataset_describe, _class images, classes, shape; names of classes
  *   comet_loader_create, _destroy  threads that fill batches into a bounded queue
  *   comet_loader_next, _release    the next batch, and giving it back
+ *   comet_loader_describe          batches given, images skipped, time waited
  *
  * The order of images and every augmentation are functions of (seed, epoch, position) alone, so that batches are the same bits
  * whatever the number of threads and however slow the disk, and a loader started in the middle gives what the first one would
@@ -48,6 +49,7 @@ COMET_API comet_status comet_dataset_open(comet_dataset **dataset, const char *s
 COMET_API void comet_dataset_close(comet_dataset *dataset);
 
 typedef struct comet_dataset_info {
+    size_t size;
     uint64_t n_images;
     uint32_t channels, height, width; /* of an image as the loader gives it */
     uint32_t n_classes;
@@ -55,7 +57,9 @@ typedef struct comet_dataset_info {
     const char *kind; /* "cifar10", "idx" (fashion too), "folder", "npy", "synthetic"; valid as long as the data set */
 } comet_dataset_info;
 
-COMET_API comet_dataset_info comet_dataset_describe(const comet_dataset *dataset);
+COMET_API void comet_dataset_info_init(comet_dataset_info *info);
+/* Any thread. COMET_ERROR_ARGUMENT unless *info was initialised. */
+COMET_API comet_status comet_dataset_describe(const comet_dataset *dataset, comet_dataset_info *info);
 
 /* Name of a class, or NULL where the data has none. Valid as long as the data set. */
 COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label);
@@ -80,7 +84,7 @@ typedef struct comet_loader_params {
 COMET_API void comet_loader_params_init(comet_loader_params *params);
 
 /* `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of
- * an unshuffled epoch). Labels of those rows are 0. */
+ * an unshuffled epoch). Labels of those rows are 0. The struct is settled and has no size. */
 typedef struct comet_batch {
     const float *images;
     const uint32_t *labels;
@@ -104,8 +108,9 @@ COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batc
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
 
 /* Figures since creation. A skipped image is replaced by the next readable one of the same data set, so that batches stay full.
- * Skipped images count with the batch they belong to, once it was given. Any thread. */
+ * Skipped images count with the batch they belong to, once it was given. */
 typedef struct comet_loader_stats {
+    size_t size;
     uint64_t n_batches, n_skipped;
     double wait_seconds;     /* time that comet_loader_next waited for a batch: the loader was too slow */
     double decode_seconds;   /* summed over all threads */
@@ -113,7 +118,9 @@ typedef struct comet_loader_stats {
     char first_skipped[256]; /* file name and reason of the first broken image, or "" */
 } comet_loader_stats;
 
-COMET_API comet_loader_stats comet_loader_stats_get(const comet_loader *loader);
+COMET_API void comet_loader_stats_init(comet_loader_stats *stats);
+/* Any thread. COMET_ERROR_ARGUMENT unless *stats was initialised. */
+COMET_API comet_status comet_loader_describe(const comet_loader *loader, comet_loader_stats *stats);
 
 #ifdef __cplusplus
 }

@@ -10,7 +10,7 @@
  *   whole      comet_store_put, comet_store_take, comet_store_drop, comet_store_clear
  *   by tiles   comet_store_tiling, comet_store_put_begin, _put_tile, _put_end, comet_store_take_tile,
  *              comet_store_prefetch
- *   account    comet_store_slot_report, comet_store_totals
+ *   account    comet_store_describe, comet_store_describe_slot
  *
  * Lossy copies are for backward alone. The bytes held depend on the data and the policy only, never on threads. A store is used
  * by one thread at a time, except for the tile calls, which different workers may make at once.
@@ -160,8 +160,10 @@ typedef struct comet_slot_report {
 } comet_slot_report;
 
 COMET_API void comet_slot_report_init(comet_slot_report *report);
-COMET_API comet_status comet_store_slot_report(const comet_store *store, comet_slot slot, comet_slot_report *report);
+/* COMET_ERROR_ARGUMENT where there is no such slot. */
+COMET_API comet_status comet_store_describe_slot(const comet_store *store, comet_slot slot, comet_slot_report *report);
 
+/* All slots together. */
 typedef struct comet_store_totals {
     size_t size;
     uint64_t held, peak;                          /* bytes now, and the most since creation; raw and coded, but not spilled */
@@ -173,7 +175,7 @@ typedef struct comet_store_totals {
 } comet_store_totals;
 
 COMET_API void comet_store_totals_init(comet_store_totals *totals);
-COMET_API comet_status comet_store_totals_read(const comet_store *store, comet_store_totals *totals);
+COMET_API comet_status comet_store_describe(const comet_store *store, comet_store_totals *totals);
 
 #ifdef __cplusplus
 }

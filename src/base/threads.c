@@ -58,13 +58,6 @@ void comet_store_fence(void)
 #endif
 }
 
-double comet_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Runs tasks until none is left. Called and left with the lock held. */
 static void drain(comet_pool *pool)
 {

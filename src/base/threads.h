@@ -1,4 +1,4 @@
-/* Parallel-for for a context: the host's hook, or a small pool of our own. The clock is here, too. */
+/* Parallel-for for a context: the host's hook, or a small pool of our own. */
 #ifndef COMET_BASE_THREADS_H
 #define COMET_BASE_THREADS_H
 
@@ -24,8 +24,5 @@ void comet_pool_relax(void);
 
 /* Makes stores that went around the caches visible before those that follow. */
 void comet_store_fence(void);
-
-/* Seconds on the monotonic clock. */
-double comet_now(void);
 
 #endif

@@ -350,29 +350,29 @@ static void add_figures(const chunk *c, unsigned mode, chunk_stats *stats)
 /* Encodes at level fast in one pass. Returns no payload where that is not possible. */
 static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats)
 {
-    double t0 = comet_now();
+    double t0 = comet_seconds();
     quantise_sample(c, CODES16);
     choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, false);
-    double t1 = comet_now();
+    double t1 = comet_seconds();
     stats->seconds_predict += t1 - t0;
     if (how.predictor == PREDICT_LINEAR)
         return (chunk_payload){0};
     uint8_t *end = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
-    stats->seconds_code += comet_now() - t1;
+    stats->seconds_code += comet_seconds() - t1;
     return finish(c, &how, end);
 }
 
 static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
 {
-    double t0 = comet_now();
+    double t0 = comet_seconds();
     make_codes(c);
-    double t1 = comet_now();
+    double t1 = comet_seconds();
     choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
-    double t2 = comet_now();
+    double t2 = comet_seconds();
     chunk_payload p = write_coded(c, &how);
     stats->seconds_quantise += t1 - t0;
     stats->seconds_predict += t2 - t1;
-    stats->seconds_code += comet_now() - t2;
+    stats->seconds_code += comet_seconds() - t2;
     return p;
 }
 

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/float_env.h"
 #include "base/status.h"
 #include "codec/elements.h"
@@ -56,16 +57,14 @@ comet_status comet_compare(comet_dtype dtype, uint64_t n_elements, const void *o
     size_t element = comet_dtype_bytes(dtype);
     if (element == 0 || !comparison || (n_elements && (!original || !decoded)))
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_compare: unknown element type or null pointer");
-    if (comparison->size != sizeof *comparison)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the comparison was not set up by comet_comparison_init (size %zu)",
-                          comparison->size);
+    TRY(CHECK_SIZE(comet_comparison, comparison));
     if ((uintptr_t)original % element || (uintptr_t)decoded % element)
         return comet_fail(COMET_ERROR_ARGUMENT, "a tensor is not aligned to its element size, %zu bytes", element);
     if (!(eb >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "the bound must not be negative, got %g", eb);
     fenv_t host;
     float_env_enter(&host);
-    comet_comparison c = {.size = sizeof c, .n_elements = n_elements, .first_violation = n_elements};
+    comet_comparison c = {.n_elements = n_elements, .first_violation = n_elements};
     extremes e = {INFINITY, -INFINITY, 0, 0};
     for (uint64_t i = 0; i < n_elements; i++)
         if (compare_one(dtype, element, i, original, decoded, eb, &c, &e)) {
@@ -75,6 +74,5 @@ comet_status comet_compare(comet_dtype dtype, uint64_t n_elements, const void *o
     c.rmse = e.n ? sqrt(e.sum_of_squares / (double)e.n) : 0;
     c.psnr = c.rmse > 0 ? 20 * log10((e.max - e.min) / c.rmse) : INFINITY;
     float_env_leave(&host);
-    *comparison = c;
-    return COMET_OK;
+    return GIVE(comet_comparison, comparison, &c);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/describe.h"
 #include "base/float_env.h"
 #include "base/status.h"
 
@@ -232,32 +233,29 @@ static comet_status encode_to_ratio(attempt *a, double eb)
 comet_status comet_encoder_run(comet_encoder *encoder, const comet_tensor *tensor, const comet_params *params, const void *src,
                                void *dst, size_t capacity, size_t *frame_bytes, comet_stats *stats)
 {
-    double started = comet_now(), eb = 0;
+    double started = comet_seconds(), eb = 0;
     chunk_plan plan;
     comet_status status = encoder_plan(encoder, tensor, params, src, &plan);
     if (status == COMET_OK && (!dst || !frame_bytes))
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_encoder_run: null pointer");
-    if (status == COMET_OK && stats && stats->size != sizeof *stats)
-        status = comet_fail(COMET_ERROR_ARGUMENT, "the statistics were not set up by comet_stats_init (size %zu)", stats->size);
+    if (status == COMET_OK && stats)
+        status = CHECK_SIZE(comet_stats, stats);
     if (status != COMET_OK)
         return status;
     fenv_t host;
     float_env_enter(&host);
     attempt a = {encoder, &plan, tensor, params, src, dst, capacity, 0, {0}};
     status = encoder_resolve_bound(encoder, &plan, params, src, &eb);
-    double resolved = comet_now();
+    double resolved = comet_seconds();
     if (status == COMET_OK)
         status = params->bound_mode == COMET_BOUND_RATIO ? encode_to_ratio(&a, eb) : attempt_at(&a, eb);
     float_env_leave(&host);
     if (status != COMET_OK)
         return status;
     *frame_bytes = a.bytes;
-    if (stats) {
-        *stats = a.stats;
-        stats->seconds_bound = resolved - started;
-        stats->seconds_total = comet_now() - started;
-    }
-    return COMET_OK;
+    a.stats.seconds_bound = resolved - started;
+    a.stats.seconds_total = comet_seconds() - started;
+    return stats ? GIVE(comet_stats, stats, &a.stats) : COMET_OK;
 }
 
 comet_status comet_encoder_create(comet_encoder **out, const comet_hooks *hooks, size_t n_threads)

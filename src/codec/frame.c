@@ -15,6 +15,7 @@
 #include <math.h>
 
 #include "base/checksum.h"
+#include "base/describe.h"
 #include "base/status.h"
 
 static const uint8_t magic[4] = {'C', 'O', 'M', 'T'};
@@ -130,32 +131,27 @@ void comet_frame_info_init(comet_frame_info *info)
     *info = (comet_frame_info){.size = sizeof *info};
 }
 
-comet_status comet_frame_info_read(const void *frame, size_t bytes, comet_frame_info *info)
+comet_status comet_frame_describe(const void *frame, size_t bytes, comet_frame_info *info)
 {
     if (!frame || !info)
-        return comet_fail(COMET_ERROR_ARGUMENT, "comet_frame_info_read: null pointer");
-    if (info->size != sizeof *info)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the information was not set up by comet_frame_info_init (size %zu)",
-                          info->size);
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_frame_describe: null pointer");
+    TRY(CHECK_SIZE(comet_frame_info, info));
     frame_header h;
-    comet_status status = frame_read_header(frame, bytes, &h);
-    if (status != COMET_OK)
-        return status;
-    *info = (comet_frame_info){.size = sizeof *info,
-                               .version = FRAME_VERSION,
-                               .tensor = h.tensor,
-                               .eb = h.eb,
-                               .lossless = (h.flags & FLAG_LOSSLESS) != 0,
-                               .keep_support = (h.flags & FLAG_SUPPORT) != 0,
-                               .dither = (h.flags & FLAG_DITHER) != 0,
-                               .content_checksum = (h.flags & FLAG_CHECKSUM) != 0,
-                               .dither_seed = h.seed,
-                               .level = h.level,
-                               .n_elements = h.shape.n_elements,
-                               .tensor_bytes = h.shape.n_elements * comet_dtype_bytes(h.tensor.dtype),
-                               .frame_bytes = h.frame_bytes,
-                               .chunk_elements = h.chunk_elements,
-                               .n_chunks = h.n_chunks,
-                               .header_bytes = frame_prefix_bytes(h.tensor.n_dims, h.n_chunks)};
-    return COMET_OK;
+    TRY(frame_read_header(frame, bytes, &h));
+    const comet_frame_info found = {.version = FRAME_VERSION,
+                                    .tensor = h.tensor,
+                                    .eb = h.eb,
+                                    .lossless = (h.flags & FLAG_LOSSLESS) != 0,
+                                    .keep_support = (h.flags & FLAG_SUPPORT) != 0,
+                                    .dither = (h.flags & FLAG_DITHER) != 0,
+                                    .content_checksum = (h.flags & FLAG_CHECKSUM) != 0,
+                                    .dither_seed = h.seed,
+                                    .level = h.level,
+                                    .n_elements = h.shape.n_elements,
+                                    .tensor_bytes = h.shape.n_elements * comet_dtype_bytes(h.tensor.dtype),
+                                    .frame_bytes = h.frame_bytes,
+                                    .chunk_elements = h.chunk_elements,
+                                    .n_chunks = h.n_chunks,
+                                    .header_bytes = frame_prefix_bytes(h.tensor.n_dims, h.n_chunks)};
+    return GIVE(comet_frame_info, info, &found);
 }

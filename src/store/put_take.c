@@ -46,7 +46,7 @@ static comet_status recover_buffers(comet_store *s)
 
 static void add_time(atomic_uint_fast64_t *ns, double since)
 {
-    atomic_fetch_add(ns, (uint_fast64_t)((comet_now() - since) * 1e9));
+    atomic_fetch_add(ns, (uint_fast64_t)((comet_seconds() - since) * 1e9));
 }
 
 static comet_status keep(comet_store *s, store_slot *slot, store_tile *tile, const chunk_payload *p)
@@ -67,7 +67,7 @@ static comet_status keep(comet_store *s, store_slot *slot, store_tile *tile, con
 
 static comet_status put_tile(comet_store *s, store_slot *slot, uint64_t k, size_t worker, const void *x, size_t bytes)
 {
-    double since = comet_now();
+    double since = comet_seconds();
     chunk_payload payload;
     store_tile *tile = &slot->tiles[k];
     TRY(tile_encode(&slot->coding, &s->context.workers[worker], k, x, bytes, &payload, &tile->figures));
@@ -94,7 +94,7 @@ static comet_status fetch(comet_store *s, const store_slot *slot, const store_ti
 
 static comet_status take_tile(comet_store *s, store_slot *slot, uint64_t k, size_t worker, void *x, size_t bytes, bool stream)
 {
-    double since = comet_now();
+    double since = comet_seconds();
     workspace *ws = &s->context.workers[worker];
     chunk_payload payload;
     TRY(fetch(s, slot, &slot->tiles[k], ws, &payload));
@@ -229,7 +229,7 @@ static tile_moments moments_of(const float *x, size_t n)
 static comet_status moments_of_run(run *r, uint64_t k, size_t worker)
 {
     (void)worker;
-    double since = comet_now();
+    double since = comet_seconds();
     fenv_t host;
     float_env_enter(&host);
     const float *x = (const float *)(const void *)r->data + k * r->slot->tile_elements;

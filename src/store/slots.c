@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/describe.h"
 #include "base/float_env.h"
 #include "base/status.h"
 
@@ -414,27 +415,25 @@ static double seconds_of(const atomic_uint_fast64_t *ns)
     return 1e-9 * (double)atomic_load(ns);
 }
 
-comet_status comet_store_slot_report(const comet_store *s, comet_slot which, comet_slot_report *report)
+comet_status comet_store_describe_slot(const comet_store *s, comet_slot which, comet_slot_report *report)
 {
     const store_slot *slot = store_find(s, which);
-    if (!slot || !report || report->size != sizeof *report)
-        return slot ? comet_fail(COMET_ERROR_ARGUMENT, "the report was not filled by comet_slot_report_init")
-                    : COMET_ERROR_ARGUMENT;
+    if (!slot)
+        return COMET_ERROR_ARGUMENT;
     uint64_t by_tiles = slot->n_tiles ? atomic_load(&slot->n_tiles_taken) / slot->n_tiles : 0;
-    *report = slot->last;
-    report->n_puts = slot->n_puts;
-    report->n_takes = slot->n_whole_takes + by_tiles;
-    report->seconds_put = seconds_of(&slot->ns_put);
-    report->seconds_take = seconds_of(&slot->ns_take);
-    return COMET_OK;
+    comet_slot_report r = slot->last;
+    r.n_puts = slot->n_puts;
+    r.n_takes = slot->n_whole_takes + by_tiles;
+    r.seconds_put = seconds_of(&slot->ns_put);
+    r.seconds_take = seconds_of(&slot->ns_take);
+    return GIVE(comet_slot_report, report, &r);
 }
 
-comet_status comet_store_totals_read(const comet_store *s, comet_store_totals *totals)
+comet_status comet_store_describe(const comet_store *s, comet_store_totals *totals)
 {
-    if (!s || !totals || totals->size != sizeof *totals)
-        return comet_fail(COMET_ERROR_ARGUMENT, "comet_store_totals_read: null pointer, or totals not initialised");
+    if (!s)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_store_describe was given a null pointer");
     comet_store_totals t = s->peaks;
-    t.size = sizeof t;
     t.held = s->held;
     t.own_bytes = s->heap.own_bytes;
     t.spilled = s->spilled;
@@ -442,6 +441,5 @@ comet_status comet_store_totals_read(const comet_store *s, comet_store_totals *t
         t.seconds_put += seconds_of(&s->slots[i]->ns_put);
         t.seconds_take += seconds_of(&s->slots[i]->ns_take);
     }
-    *totals = t;
-    return COMET_OK;
+    return GIVE(comet_store_totals, totals, &t);
 }

@@ -1,14 +1,18 @@
-/* The parts below the codec: statuses, checksum, half-precision conversions, threads, instruction sets. */
+/* The parts below the codec: statuses, checksum, half-precision conversions, threads, instruction sets, structs of
+ * figures, the machine. */
 #include "testing.h"
 
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/convert.h"
+#include "base/describe.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "base/work_parts.h"
@@ -261,8 +265,8 @@ static void test_pool_limits(void **state)
     assert_status(comet_pool_create(&pool, NULL, 1000000), COMET_ERROR_ARGUMENT);
     assert_null(pool);
     comet_pool_destroy(NULL);
-    double before = comet_now();
-    assert_true(comet_now() >= before);
+    double before = comet_seconds();
+    assert_true(comet_seconds() >= before);
 }
 
 static size_t n_hook_runs;
@@ -395,6 +399,73 @@ static void test_isa_best_is_compiled_in(void **state)
     assert_true(found);
 }
 
+/* ---- structs of figures ---- */
+
+typedef struct figures {
+    size_t size;
+    uint64_t a, b;
+} figures;
+
+static void test_give_writes_no_more_than_the_caller_has(void **state)
+{
+    const figures from = {.size = 77, .a = 1, .b = 2};
+    figures to = {.size = sizeof to, .a = 9, .b = 9};
+    assert_ok(GIVE(figures, &to, &from));
+    assert_true(to.size == sizeof to && to.a == 1 && to.b == 2);
+    to = (figures){.size = offsetof(figures, b), .a = 9, .b = 9}; /* of a program that does not know b */
+    assert_ok(GIVE(figures, &to, &from));
+    assert_true(to.size == offsetof(figures, b) && to.a == 1 && to.b == 9);
+    static const size_t wrong[] = {0, 1, sizeof(size_t), sizeof(figures) + 1, SIZE_MAX};
+    for (size_t i = 0; i < COUNT_OF(wrong); i++) {
+        to = (figures){.size = wrong[i], .a = 9, .b = 9};
+        assert_status(GIVE(figures, &to, &from), COMET_ERROR_ARGUMENT);
+        assert_non_null(strstr(comet_last_error(), "figures_init"));
+        assert_true(to.size == wrong[i] && to.a == 9 && to.b == 9);
+    }
+    assert_status(GIVE(figures, NULL, &from), COMET_ERROR_ARGUMENT);
+}
+
+/* ---- the machine ---- */
+
+static void test_memory_of_the_machine(void **state)
+{
+    const size_t bytes = 48 << 20;
+    comet_memory_limit resident, address;
+    comet_memory_limit_init(&resident);
+    comet_memory_limit_init(&address);
+    assert_ok(comet_memory_resident_limit(&resident));
+    assert_ok(comet_memory_address_limit(&address));
+    assert_true(resident.bytes > 0 && resident.used > 0 && address.used >= resident.used);
+    assert_true(comet_memory_available() <= address.bytes && comet_program_rss() < resident.used);
+    const uint64_t before = comet_peak_rss(), used = resident.used;
+    char *touched = need_malloc(bytes);
+    for (size_t i = 0; i < bytes; i += 4096)
+        ((volatile char *)touched)[i] = 1;
+    assert_ok(comet_memory_resident_limit(&resident));
+    assert_true(resident.used >= used + bytes - (1 << 20) && comet_peak_rss() >= before + bytes / 2);
+    assert_true(comet_peak_address_space() >= resident.used);
+    free(touched);
+    resident.size = 0;
+    assert_status(comet_memory_resident_limit(&resident), COMET_ERROR_ARGUMENT);
+    assert_status(comet_memory_address_limit(NULL), COMET_ERROR_ARGUMENT);
+}
+
+static void test_address_limit_follows_ulimit(void **state)
+{
+    struct rlimit saved, lower;
+    comet_memory_limit limit;
+    comet_memory_limit_init(&limit);
+    assert_int_equal(getrlimit(RLIMIT_AS, &saved), 0);
+    assert_ok(comet_memory_address_limit(&limit));
+    lower = saved;
+    lower.rlim_cur = limit.used + ((rlim_t)64 << 20);
+    assert_int_equal(setrlimit(RLIMIT_AS, &lower), 0);
+    assert_ok(comet_memory_address_limit(&limit));
+    assert_int_equal(setrlimit(RLIMIT_AS, &saved), 0);
+    assert_string_equal(limit.name, "ulimit -v");
+    assert_true(limit.bytes + limit.used == lower.rlim_cur);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +487,9 @@ int main(void)
         cmocka_unit_test(test_pool_uses_the_hook),
         cmocka_unit_test(test_work_parts),
         cmocka_unit_test(test_work_parts_are_done_once),
+        cmocka_unit_test(test_give_writes_no_more_than_the_caller_has),
+        cmocka_unit_test(test_memory_of_the_machine),
+        cmocka_unit_test(test_address_limit_follows_ulimit),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

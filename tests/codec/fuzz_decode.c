@@ -20,7 +20,7 @@ static void decode(comet_decoder *decoder, const uint8_t *data, size_t size)
 {
     comet_frame_info info;
     comet_frame_info_init(&info);
-    if (comet_frame_info_read(data, size, &info) != COMET_OK || info.tensor_bytes > MOST_BYTES)
+    if (comet_frame_describe(data, size, &info) != COMET_OK || info.tensor_bytes > MOST_BYTES)
         return;
     size_t room = (size_t)info.tensor_bytes, bytes = 1;
     void *y = malloc(room + !room);

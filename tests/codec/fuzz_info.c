@@ -13,7 +13,7 @@ static void read_info(const uint8_t *data, size_t size)
 {
     comet_frame_info info;
     comet_frame_info_init(&info);
-    comet_status status = comet_frame_info_read(data, size, &info);
+    comet_status status = comet_frame_describe(data, size, &info);
     if (status != COMET_OK) {
         check(status == COMET_ERROR_CORRUPT || status == COMET_ERROR_UNSUPPORTED);
         check(comet_last_error()[0] != 0);

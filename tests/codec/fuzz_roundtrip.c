@@ -44,7 +44,7 @@ static void check_decoded(const contexts *c, const roundtrip_input *in, const ui
 {
     comet_frame_info info;
     comet_frame_info_init(&info);
-    require(comet_frame_info_read(frame, bytes, &info) == COMET_OK, "frame information");
+    require(comet_frame_describe(frame, bytes, &info) == COMET_OK, "frame information");
     promise p = promise_of(&info);
     void *y[2];
     for (int i = 0; i < 2; i++) {

@@ -161,7 +161,7 @@ static void test_wrong_struct_sizes(void **state)
         assert_status(comet_decoder_create(&d, &hooks, 1), COMET_ERROR_ARGUMENT);
         assert_true(!e && !d && bytes == 1 && stats.size == wrong[i]);
         comet_frame_info info = {.size = wrong[i]};
-        assert_status(comet_frame_info_read(good_frame.data, good_frame.bytes, &info), COMET_ERROR_ARGUMENT);
+        assert_status(comet_frame_describe(good_frame.data, good_frame.bytes, &info), COMET_ERROR_ARGUMENT);
         comet_comparison comparison = {.size = wrong[i]};
         assert_status(comet_compare(COMET_DTYPE_F32, N, good.x, good.x, 1, &comparison), COMET_ERROR_ARGUMENT);
     }
@@ -279,8 +279,8 @@ static void test_null_pointers_when_decompressing(void **state)
     assert_status(comet_decoder_run_chunks(NULL, good_frame.data, good_frame.bytes, 0, 1, y, room, &bytes),
                   COMET_ERROR_ARGUMENT);
     assert_status(comet_decoder_create(NULL, NULL, 1), COMET_ERROR_ARGUMENT);
-    assert_status(comet_frame_info_read(NULL, 100, &info), COMET_ERROR_ARGUMENT);
-    assert_status(comet_frame_info_read(good_frame.data, good_frame.bytes, NULL), COMET_ERROR_ARGUMENT);
+    assert_status(comet_frame_describe(NULL, 100, &info), COMET_ERROR_ARGUMENT);
+    assert_status(comet_frame_describe(good_frame.data, good_frame.bytes, NULL), COMET_ERROR_ARGUMENT);
     assert_status(comet_compare(COMET_DTYPE_F32, N, NULL, y, 1, &comparison), COMET_ERROR_ARGUMENT);
     assert_status(comet_compare(COMET_DTYPE_F32, N, good.x, NULL, 1, &comparison), COMET_ERROR_ARGUMENT);
     assert_status(comet_compare(COMET_DTYPE_F32, N, good.x, y, 1, NULL), COMET_ERROR_ARGUMENT);

@@ -179,7 +179,7 @@ static void test_frame_info(void **state)
     assert_true(info.frame_bytes == frame.bytes && info.chunk_elements == 640 && info.n_chunks == 30);
     assert_true(info.header_bytes < frame.bytes);
     comet_frame_info_init(&info);
-    assert_ok(comet_frame_info_read(frame.data, 64 + 4 * 8 + 8, &info)); /* the header is enough */
+    assert_ok(comet_frame_describe(frame.data, 64 + 4 * 8 + 8, &info)); /* the header is enough */
     free(frame.data);
     free(x);
 }

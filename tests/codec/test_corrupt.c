@@ -81,7 +81,7 @@ static bool try_frame(size_t decoder, const uint8_t *frame, size_t bytes)
     crash_for_good(NULL);
     comet_frame_info_init(&info);
     info.n_chunks = 4242;
-    comet_status status = comet_frame_info_read(frame, bytes, &info);
+    comet_status status = comet_frame_describe(frame, bytes, &info);
     size_t written = 4242, room = MOST_TENSOR;
     if (status == COMET_OK && info.tensor_bytes <= MOST_TENSOR)
         room = (size_t)info.tensor_bytes;

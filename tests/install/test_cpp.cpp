@@ -4,6 +4,14 @@
 #include "comet/npy.h"
 #include "comet/store.h"
 #include "comet/version.h"
+#ifdef COMET_HAVE_TRAIN // these are seen to compile; the rest links the codec alone
+#include "comet/budget.h"
+#include "comet/data.h"
+#include "comet/model.h"
+#include "comet/net.h"
+#include "comet/train.h"
+#include "comet/weights.h"
+#endif
 
 #include <cmath>
 #include <cstdint>

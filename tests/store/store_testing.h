@@ -65,7 +65,7 @@ static inline comet_slot_report report_of(const comet_store *s, comet_slot slot)
 {
     comet_slot_report r;
     comet_slot_report_init(&r);
-    assert_ok(comet_store_slot_report(s, slot, &r));
+    assert_ok(comet_store_describe_slot(s, slot, &r));
     return r;
 }
 
@@ -73,7 +73,7 @@ static inline comet_store_totals totals_of(const comet_store *s)
 {
     comet_store_totals t;
     comet_store_totals_init(&t);
-    assert_ok(comet_store_totals_read(s, &t));
+    assert_ok(comet_store_describe(s, &t));
     return t;
 }
 

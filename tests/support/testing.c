@@ -250,7 +250,7 @@ comet_frame_info info_of(blob frame)
 {
     comet_frame_info info;
     comet_frame_info_init(&info);
-    assert_ok(comet_frame_info_read(frame.data, frame.bytes, &info));
+    assert_ok(comet_frame_describe(frame.data, frame.bytes, &info));
     return info;
 }
 

@@ -13,6 +13,7 @@
 #include "train/files/checkpoint.h"
 #include "train/files/weights.h"
 
+#include "describing.h"
 #include "tiny_net.h"
 
 static char folder[256], path[320];
@@ -87,7 +88,7 @@ static void step(comet_model *model, uint64_t n)
 
 static float *tensor(const comet_model *model, size_t index, comet_tensor_info *info)
 {
-    assert_ok(comet_model_tensor_info(model, index, info));
+    assert_ok(comet_model_describe_tensor(model, index, info));
     float *x = need_malloc((size_t)info->n_elements * sizeof *x);
     assert_ok(comet_model_tensor_read(model, index, x));
     return x;
@@ -97,7 +98,7 @@ static void check_same(const comet_model *a, const comet_model *b, bool optimise
 {
     assert_int_equal(comet_model_n_tensors(a), comet_model_n_tensors(b));
     for (size_t i = 0; i < comet_model_n_tensors(a); i++) {
-        comet_tensor_info info;
+        comet_tensor_info info = {.size = sizeof info};
         float *x = tensor(a, i, &info), *y = tensor(b, i, &info);
         const bool derived = info.kind != COMET_TENSOR_WEIGHT && info.kind != COMET_TENSOR_STATISTIC;
         if (info.kind != COMET_TENSOR_GRADIENT && (optimiser || !derived) &&
@@ -196,7 +197,7 @@ static void check_bounds_resume(const comet_model_params *params)
     comet_model *whole = model_with(TINY_NET, params);
     for (uint64_t i = 0; i < STEPS; i++)
         step(whole, i);
-    assert_true(comet_model_compression(whole).n_assessments >= 4);
+    assert_true(compression_of(whole).n_assessments >= 4);
     for (uint64_t k = 0; k < STEPS; k++) {
         const checkpoint_state s = some_state();
         char changed[CHECKPOINT_CHANGED_BYTES];
@@ -210,7 +211,7 @@ static void check_bounds_resume(const comet_model_params *params)
         for (uint64_t i = k; i < STEPS; i++)
             step(b, i);
         check_same(whole, b, true);
-        assert_int_equal(comet_model_compression(whole).n_assessments, comet_model_compression(b).n_assessments);
+        assert_int_equal(compression_of(whole).n_assessments, compression_of(b).n_assessments);
         comet_model_destroy(b);
         comet_model_destroy(a);
     }
@@ -260,16 +261,16 @@ static void test_hidden_momentum(void **state)
     comet_model_params hidden = bounded_params(COMET_OPTIMISER_SGD, 0), plain = hidden;
     plain.compression.mode = COMET_COMPRESS_OFF;
     comet_model *a = model_with(TINY_NET, &hidden), *b = model_with(TINY_NET, &plain);
-    const comet_memory with = comet_model_memory(a), without = comet_model_memory(b);
+    const comet_memory with = memory_of(a), without = memory_of(b);
     assert_true(with.optimiser > 0 && with.optimiser == with.gradients && without.optimiser == 0);
     assert_true(comet_model_n_tensors(a) > comet_model_n_tensors(b));
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     float *before = tensor(a, 0, &info), *after;
     step(a, 0);
     after = tensor(a, 0, &info);
     const size_t n = (size_t)info.n_elements;
     for (size_t i = 0; i < comet_model_n_tensors(a); i++) {
-        assert_ok(comet_model_tensor_info(a, i, &info));
+        assert_ok(comet_model_describe_tensor(a, i, &info));
         if (info.kind != COMET_TENSOR_MOMENTUM || strcmp(info.name, "conv1.weight") != 0)
             continue;
         float *momentum = tensor(a, i, &info);
@@ -309,7 +310,7 @@ static void test_other_bounds(void **state)
         if (strcmp(changed, cases[i].changed) != 0)
             fail_because("case %zu: '%s' changed", i, changed);
         if (cases[i].changed[0] != '\0')
-            assert_int_equal(comet_model_compression(c).n_assessments, 0);
+            assert_int_equal(compression_of(c).n_assessments, 0);
         step(c, 3);
         comet_model_destroy(c);
     }
@@ -439,7 +440,7 @@ static void test_not_finite(void **state)
 {
     comet_model *model = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD);
     const checkpoint_state s = some_state();
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     assert_ok(checkpoint_save(folder, model, &s));
     const blob before = read_file(folder, "last.safetensors");
     float *x = tensor(model, 0, &info);
@@ -542,6 +543,34 @@ static void test_weights_files(void **state)
     comet_model_destroy(a);
 }
 
+static void test_describe(void **state)
+{
+    comet_model *a = model_of(TINY_NET, 1, COMET_OPTIMISER_ADAMW);
+    checkpoint_state s = some_state();
+    comet_checkpoint_info info;
+    comet_checkpoint_info_init(&info);
+    assert_status(comet_checkpoint_describe(folder, &info), COMET_ERROR_IO);
+    s.settings.optimiser = COMET_OPTIMISER_ADAMW;
+    s.settings.accumulate = 3;
+    s.settings.compress = 1;
+    s.settings.noise = 0.01;
+    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(comet_checkpoint_describe(folder, &info));
+    assert_true(info.step == 7 && info.epoch == 2 && info.batch_in_epoch == 3 && info.batch == 4 && info.accumulate == 3);
+    assert_true(info.seed == UINT64_MAX - 1 && info.optimiser == COMET_OPTIMISER_ADAMW && info.rate == 0.1);
+    assert_true(info.lossy && info.noise == 0.01 && info.sigma == 0 && isnan(info.best_top1) && !info.previous);
+    assert_string_equal(info.net, "tiny");
+    s.step = 8;
+    s.best_top1 = 0.25;
+    assert_ok(checkpoint_save(folder, a, &s));
+    assert_int_equal(truncate(in_folder("last.safetensors"), 100), 0);
+    assert_ok(comet_checkpoint_describe(folder, &info));
+    assert_true(info.previous && info.step == 7 && isnan(info.best_top1));
+    info.size = 0;
+    assert_status(comet_checkpoint_describe(folder, &info), COMET_ERROR_ARGUMENT);
+    comet_model_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -558,6 +587,7 @@ int main(void)
         cmocka_unit_test_teardown(test_lock, empty),
         cmocka_unit_test_teardown(test_lock_removes_temporaries, empty),
         cmocka_unit_test_teardown(test_weights_files, empty),
+        cmocka_unit_test_teardown(test_describe, empty),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "describing.h"
 #include "train/assess/assess.h"
 #include "training.h"
 
@@ -26,8 +27,8 @@ static uint64_t hash_tensors(const comet_model *model, comet_tensor_kind kind)
 {
     uint64_t hash = 14695981039346656037u;
     for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
-        comet_tensor_info info;
-        assert_int_equal(comet_model_tensor_info(model, i, &info), COMET_OK);
+        comet_tensor_info info = {.size = sizeof info};
+        assert_int_equal(comet_model_describe_tensor(model, i, &info), COMET_OK);
         if (info.kind != kind)
             continue;
         float *x = tensor_read(model, i, NULL);
@@ -233,19 +234,19 @@ static void test_bounds_adapt(void **state)
     comet_net *net = zoo_net("resnet20", 32);
     comet_model_params p = compress_params(16, COMET_COMPRESS_DENSE);
     trial t = trial_make(net, &p);
-    comet_assessment_line line;
+    comet_assessment_line line = {.size = sizeof line};
     for (uint32_t i = 0; i < STEPS; i++) {
         trial_batch(&t, i);
         assert_true(isfinite(trial_gradients(&t, i)));
         assert_int_equal(comet_model_update(t.model, 0.01, i), COMET_OK);
     }
-    const comet_compression_figures f = comet_model_compression(t.model);
+    const comet_compression_figures f = compression_of(t.model);
     assert_true(f.n_assessments >= 4);
     assert_true(f.ratio > 8 && f.conv_ratio > 6);
     assert_true(f.sigma_ratio_min > 0.5 && f.sigma_ratio_max < 1.2);
     assert_true(f.codec_seconds > 0 && f.n_nonfinite == 0 && f.spilled_bytes == 0);
     size_t n = 0, n_measured = 0;
-    for (; comet_model_assessment_line(t.model, n, &line); n++) {
+    for (; comet_model_describe_assessment(t.model, n, &line) == COMET_OK; n++) {
         assert_true(line.eb > 0 && line.sigma_target > 0 && line.bytes > 0 && line.bytes < line.bytes_raw);
         n_measured += isfinite(line.sigma_measured);
     }
@@ -270,7 +271,7 @@ static void test_bounds_held(void **state)
             assert_true(isfinite(trial_gradients(&t, step)));
             assert_int_equal(comet_model_update(t.model, 0.001, step), COMET_OK);
         }
-        n[phase] = comet_model_compression(t.model).n_assessments;
+        n[phase] = compression_of(t.model).n_assessments;
     }
     assert_true(n[0] == 2 && n[1] == 2 && n[2] > 2);
     trial_free(&t);
@@ -280,7 +281,7 @@ static void test_bounds_held(void **state)
 static double gradient_norm(const comet_model *model, const char *layer, const char *what)
 {
     char name[32];
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     snprintf(name, sizeof name, "%s.%s", layer, what);
     float *x = tensor_read(model, tensor_index(model, COMET_TENSOR_GRADIENT, name), &info);
     const double norm = norm_of(info.n_elements, x);
@@ -307,7 +308,7 @@ static void test_no_mean_is_passed_on(void **state)
     }
     trial_batch(&t, 12);
     trial_gradients(&t, 12);
-    assert_true(comet_model_compression(t.model).ratio > 10);
+    assert_true(compression_of(t.model).ratio > 10);
     for (size_t i = 0; i < 3; i++)
         assert_true(gradient_norm(t.model, convolutions[i], "bias") < 1e-4 * gradient_norm(t.model, convolutions[i], "weight"));
     trial_free(&t);
@@ -334,7 +335,7 @@ static bool all_at_level(const trial *t, comet_level level, uint64_t n_puts)
     for (comet_slot s = 0; s < comet_store_n_slots(t->model->store); s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);
-        assert_int_equal(comet_store_slot_report(t->model->store, s, &r), COMET_OK);
+        assert_int_equal(comet_store_describe_slot(t->model->store, s, &r), COMET_OK);
         if (!(r.eb > 0) || isinf(r.eb))
             continue;
         n++;
@@ -347,10 +348,10 @@ static bool all_at_level(const trial *t, comet_level level, uint64_t n_puts)
 /* Steps up to the next assessment's last. */
 static void next_assessment(trial *t, uint32_t *step)
 {
-    const uint64_t n = comet_model_compression(t->model).n_assessments;
-    for (int i = 0; i < 20 && comet_model_compression(t->model).n_assessments == n; i++)
+    const uint64_t n = compression_of(t->model).n_assessments;
+    for (int i = 0; i < 20 && compression_of(t->model).n_assessments == n; i++)
         trial_step(t, (*step)++);
-    assert_true(comet_model_compression(t->model).n_assessments == n + 1);
+    assert_true(compression_of(t->model).n_assessments == n + 1);
 }
 
 /* Mode auto goes by the time that is allowed: none of it makes all tensors fast, plenty all dense. What coding takes is counted
@@ -388,9 +389,9 @@ static void test_lines_of_passes(void **state)
     const comet_model_params p = compress_params(2, COMET_COMPRESS_FAST);
     trial t = trial_make(net, &p);
     trial_steps(&t, 2);
-    comet_assessment_line line;
+    comet_assessment_line line = {.size = sizeof line};
     size_t n_silu = 0, n_factors = 0;
-    for (size_t i = 0; comet_model_assessment_line(t.model, i, &line); i++) {
+    for (size_t i = 0; comet_model_describe_assessment(t.model, i, &line) == COMET_OK; i++) {
         const bool silu = strcmp(line.what, "silu input") == 0, factor = strcmp(line.what, "factor") == 0;
         n_silu += silu;
         n_factors += factor;
@@ -414,9 +415,9 @@ static void test_spikes(void **state)
     for (uint32_t i = 0; i < 200; i++)
         tell_loss_known(t.model, i % 2 ? 0.4 : 1.6);
     tell_loss_known(t.model, 3.5);
-    assert_true(adapt_eb(a, 0) > 0 && comet_model_compression(t.model).n_withdrawals == 0);
+    assert_true(adapt_eb(a, 0) > 0 && compression_of(t.model).n_withdrawals == 0);
     tell_loss_known(t.model, 6);
-    assert_true(adapt_eb(a, 0) == 0 && comet_model_compression(t.model).n_withdrawals == 1);
+    assert_true(adapt_eb(a, 0) == 0 && compression_of(t.model).n_withdrawals == 1);
     trial_free(&t);
     comet_net_destroy(net);
 }
@@ -430,7 +431,7 @@ static void test_nonfinite_values(void **state)
     trial t = trial_make(net, &p);
     comet_store *store = t.model->store;
     trial_steps(&t, 3);
-    assert_true(comet_model_compression(t.model).nonfinite_layer == NULL);
+    assert_true(compression_of(t.model).nonfinite_layer == NULL);
     trial_gradients(&t, 3);
     comet_slot slot = 0;
     while (!(slot_eb(t.model, slot) > 0))
@@ -442,11 +443,11 @@ static void test_nonfinite_values(void **state)
     comet_store_clear(store);
     assert_int_equal(comet_store_put(store, slot, x), COMET_OK);
     assert_int_equal(comet_model_update(t.model, 0.001, 3), COMET_OK);
-    const comet_compression_figures f = comet_model_compression(t.model);
+    const comet_compression_figures f = compression_of(t.model);
     assert_true(f.n_nonfinite == 2 && f.n_withdrawals == 1 && strcmp(f.nonfinite_layer, spec->layer) == 0);
     assert_true(adapt_eb(t.model->assessment->adapt, 0) == 0);
     trial_step(&t, 4);
-    assert_true(comet_model_compression(t.model).n_nonfinite == 0);
+    assert_true(compression_of(t.model).n_nonfinite == 0);
     free(x);
     trial_free(&t);
     comet_net_destroy(net);

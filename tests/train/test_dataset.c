@@ -1,6 +1,7 @@
 /* Data sets: CIFAR-10, IDX and synthetic data are read right, and everything that can be wrong with their files is refused by a
  * sentence. Arrays are in test_dataset_npy.c, pictures in folders are in test_dataset_folder.c. */
 #include "data_files.h"
+#include "describing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -65,7 +66,7 @@ static void test_cifar10_is_read(void **state)
     const char *folder = *state;
     write_cifar_all(folder);
     comet_dataset *d = open_data(text_of("cifar10:%s", folder), COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 15);
     assert_int_equal(info.n_classes, 10);
     assert_int_equal(info.channels * 10000 + info.height * 100 + info.width, 33232);
@@ -83,7 +84,7 @@ static void test_cifar10_is_read(void **state)
     }
     comet_dataset_close(d);
     d = open_data(text_of("cifar10:%s", folder), COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 4);
+    assert_int_equal(data_info(d).n_images, 4);
     comet_dataset_close(d);
 }
 
@@ -201,7 +202,7 @@ static void write_idx(const char *folder, const char *part, bool packed, uint32_
 static void check_idx(const char *spec)
 {
     comet_dataset *d = open_data(spec, COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 20);
     assert_int_equal(info.n_classes, 7);
     assert_int_equal(info.channels * 10000 + info.height * 100 + info.width, 10606);
@@ -222,7 +223,7 @@ static void check_idx(const char *spec)
     float *train = read_image(d, 2, NULL);
     comet_dataset_close(d);
     d = open_data(spec, COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 5);
+    assert_int_equal(data_info(d).n_images, 5);
     float *test = read_image(d, 2, NULL); /* the same bytes, by the training part's mean */
     assert_memory_equal(train, test, 36 * sizeof *test);
     free(train);
@@ -296,8 +297,8 @@ static void test_fashion_of_debian(void **state)
         return;
     }
     comet_dataset *d = open_data("fashion", COMET_SPLIT_TRAIN);
-    assert_int_equal(comet_dataset_describe(d).n_images, 60000);
-    assert_int_equal(comet_dataset_describe(d).n_classes, 10);
+    assert_int_equal(data_info(d).n_images, 60000);
+    assert_int_equal(data_info(d).n_classes, 10);
     assert_string_equal(comet_dataset_class(d, 9), "Ankle boot");
     comet_dataset_close(d);
 }
@@ -352,8 +353,8 @@ static void test_synthetic_is_a_function_of_seed_split_and_index(void **state)
         for (int k = 0; k < 4; k++)
             free(images[k]);
     }
-    assert_int_equal(comet_dataset_describe(sets[0]).n_images, 50000);
-    assert_int_equal(comet_dataset_describe(sets[3]).n_images, 10000);
+    assert_int_equal(data_info(sets[0]).n_images, 50000);
+    assert_int_equal(data_info(sets[3]).n_images, 10000);
     for (int k = 0; k < 4; k++)
         comet_dataset_close(sets[k]);
 }
@@ -391,7 +392,7 @@ static void test_synthetic_sizes(void **state)
     static const uint32_t cases[][3] = {{8, 1, 2}, {32, 3, 1000}, {57, 16, 4096}, {96, 5, 17}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         comet_dataset *d = open_synthetic(3, COMET_SPLIT_TRAIN, cases[i][0], cases[i][1], cases[i][2]);
-        const comet_dataset_info info = comet_dataset_describe(d);
+        const comet_dataset_info info = data_info(d);
         assert_int_equal(info.n_classes, cases[i][2]);
         double sum = 0, squares = 0;
         size_t n = 0;

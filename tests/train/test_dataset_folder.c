@@ -1,6 +1,7 @@
 /* Data sets of pictures in folders: decoding, crops, parts, and pictures that are damaged or made to harm. */
 #define _DEFAULT_SOURCE /* wait4 */
 #include "data_files.h"
+#include "describing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -200,7 +201,7 @@ static void test_folder_with_parts(void **state)
     char kept[600];
     snprintf(kept, sizeof kept, "%s", spec);
     comet_dataset *d = open_data(kept, COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 4);
     assert_int_equal(info.n_classes, 3);
     assert_int_equal(info.width, 224);
@@ -223,7 +224,7 @@ static void test_folder_with_parts(void **state)
     uint32_t label;
     free(read_image(d, 0, &label));
     assert_int_equal(label, 2);
-    assert_int_equal(comet_dataset_describe(d).n_classes, 3);
+    assert_int_equal(data_info(d).n_classes, 3);
     comet_dataset_close(d);
     make_folder(text_of("%s/val", folder));
     add_picture(folder, "val", "wasp", "3.jpg");
@@ -237,8 +238,8 @@ static void test_folder_holdout(void **state)
         add_picture(folder, ".", i % 2 ? "odd" : "even", text_of("%d.png", i));
     comet_dataset *train = open_data(text_of("folder:%s", folder), COMET_SPLIT_TRAIN);
     comet_dataset *test = open_data(text_of("folder:%s", folder), COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(train).n_images, 36);
-    assert_int_equal(comet_dataset_describe(test).n_images, 4);
+    assert_int_equal(data_info(train).n_images, 36);
+    assert_int_equal(data_info(test).n_images, 4);
     comet_dataset_close(train);
     comet_dataset_close(test);
 }

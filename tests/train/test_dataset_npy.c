@@ -1,5 +1,6 @@
 /* Data sets of arrays (npy:): types, hold-out, normalisation, and everything that can be wrong with the files. */
 #include "data_files.h"
+#include "describing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static const char *npy_spec(const char *folder)
 static void check_npy(const char *folder)
 {
     comet_dataset *d = open_data(npy_spec(folder), COMET_SPLIT_TRAIN);
-    const comet_dataset_info info = comet_dataset_describe(d);
+    const comet_dataset_info info = data_info(d);
     assert_int_equal(info.n_images, 27);
     assert_int_equal(info.n_classes, 30);
     assert_int_equal(info.channels * 100 + info.height * 10 + info.width, 233);
@@ -110,8 +111,8 @@ static void test_npy_holdout(void **state)
             comet_dataset *d = NULL;
             params.split = (comet_split)split;
             assert_ok(comet_dataset_open(&d, npy_spec(folder), &params));
-            assert_int_equal(comet_dataset_describe(d).n_images, split == 0 ? 27 : 3);
-            for (uint64_t i = 0; i < comet_dataset_describe(d).n_images; i++) {
+            assert_int_equal(data_info(d).n_images, split == 0 ? 27 : 3);
+            for (uint64_t i = 0; i < data_info(d).n_images; i++) {
                 uint32_t label = 0;
                 free(read_image(d, i, &label));
                 assert_false(seen[label]);
@@ -152,7 +153,7 @@ static uint64_t checksum_of_part(const char *folder, comet_split split)
 {
     comet_dataset *d = open_data(npy_spec(folder), split);
     uint64_t sums[NPY_N] = {0};
-    for (uint64_t i = 0; i < comet_dataset_describe(d).n_images; i++) {
+    for (uint64_t i = 0; i < data_info(d).n_images; i++) {
         float *image = read_image(d, i, NULL);
         sums[i] = comet_checksum(image, dataset_image_floats(d) * sizeof *image);
         free(image);
@@ -189,8 +190,8 @@ static void test_npy_grey_and_test_arrays(void **state)
     write_npy(folder, "yt.npy", "|u1", 1, (const uint64_t[]){1}, classes, 1);
     const char *spec = text_of("npy:%s/x.npy,%s/y.npy,%s/xt.npy,%s/yt.npy", folder, folder, folder, folder);
     comet_dataset *d = open_data(spec, COMET_SPLIT_TEST);
-    assert_int_equal(comet_dataset_describe(d).n_images, 1);
-    assert_int_equal(comet_dataset_describe(d).channels, 1);
+    assert_int_equal(data_info(d).n_images, 1);
+    assert_int_equal(data_info(d).channels, 1);
     uint32_t label;
     float *image = read_image(d, 0, &label);
     assert_int_equal(label, 1);
@@ -199,7 +200,7 @@ static void test_npy_grey_and_test_arrays(void **state)
     free(image);
     comet_dataset_close(d);
     d = open_data(spec, COMET_SPLIT_TRAIN);
-    assert_int_equal(comet_dataset_describe(d).n_images, 2);
+    assert_int_equal(data_info(d).n_images, 2);
     comet_dataset_close(d);
     write_npy(folder, "xt.npy", "<f4", 3, (const uint64_t[]){1, 4, 1}, test, sizeof test);
     REFUSED(spec, COMET_SPLIT_TEST, COMET_ERROR_CORRUPT, "xt.npy", "1 x 4 x 1", "1 x 2 x 2");

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "describing.h"
 #include "training.h"
 
 /* Assessments end after 2, 4, 8 and 16 steps, or 2, 4, 6, 8, 12 where bounds climb; the second is the first that measures
@@ -27,8 +28,8 @@ typedef struct errors {
  * makes it so. */
 static void check_lines(const net_case *c, const comet_model *model, uint32_t step, errors *e)
 {
-    comet_assessment_line line;
-    for (size_t i = 0; comet_model_assessment_line(model, i, &line); i++) {
+    comet_assessment_line line = {.size = sizeof line};
+    for (size_t i = 0; comet_model_describe_assessment(model, i, &line) == COMET_OK; i++) {
         const double ratio = line.sigma_measured / line.sigma_target;
         assert_true(i < MOST_LINES);
         if (isnan(ratio))
@@ -46,18 +47,18 @@ static void check_lines(const net_case *c, const comet_model *model, uint32_t st
 static bool is_convolution(const comet_model *model, const char *layer)
 {
     char name[COMET_MAX_LAYER_NAME + 16];
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     snprintf(name, sizeof name, "%s.weight", layer);
-    assert_ok(comet_model_tensor_info(model, tensor_index(model, COMET_TENSOR_WEIGHT, name), &info));
+    assert_ok(comet_model_describe_tensor(model, tensor_index(model, COMET_TENSOR_WEIGHT, name), &info));
     return info.n_dims == 4;
 }
 
 /* How many convolutions there are; each was measured. */
 static size_t check_complete(const net_case *c, const comet_model *model, const bool measured[MOST_LINES])
 {
-    comet_assessment_line line;
+    comet_assessment_line line = {.size = sizeof line};
     size_t n = 0;
-    for (size_t i = 0; comet_model_assessment_line(model, i, &line); i++)
+    for (size_t i = 0; comet_model_describe_assessment(model, i, &line) == COMET_OK; i++)
         if (strcmp(line.what, "conv input") == 0 && is_convolution(model, line.layer)) {
             if (!measured[i])
                 fail_because("%s: the error of %s was not measured", c->name, line.layer);
@@ -76,11 +77,11 @@ static void check_net(const net_case *c)
     trial t = trial_make(net, &p);
     errors e = {.least = NAN, .most = NAN};
     for (uint32_t step = 0; step < STEPS; step++) {
-        const uint64_t before = comet_model_compression(t.model).n_assessments;
+        const uint64_t before = compression_of(t.model).n_assessments;
         trial_batch(&t, step);
         assert_true(isfinite(trial_gradients(&t, step)));
         assert_ok(comet_model_update(t.model, RATE, step));
-        if (step + 1 >= FIRST_BY_MEASURED && comet_model_compression(t.model).n_assessments > before)
+        if (step + 1 >= FIRST_BY_MEASURED && compression_of(t.model).n_assessments > before)
             check_lines(c, t.model, step + 1, &e);
     }
     const size_t n = check_complete(c, t.model, e.measured);

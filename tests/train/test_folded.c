@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "describing.h"
 #include "train/assess/assess.h"
 #include "train/ops/ops.h"
 #include "training.h"
@@ -33,9 +34,9 @@ static comet_model_params folding_params(uint32_t batch, comet_compress_mode mod
 /* Inputs of batch norms that are neither held nor computed again. */
 static uint32_t count_folded(const comet_model *model)
 {
-    comet_saved_line line;
+    comet_saved_line line = {.size = sizeof line};
     uint32_t n = 0;
-    for (size_t i = 0; comet_model_saved_line(model, i, &line); i++)
+    for (size_t i = 0; comet_model_describe_saved(model, i, &line) == COMET_OK; i++)
         n += line.recomputed && strcmp(line.what, "bn input") == 0;
     return n;
 }
@@ -58,8 +59,8 @@ static double farthest(const comet_model *a, const comet_model *b)
     const double size = norm_of(n, all);
     free(all);
     for (size_t i = 0; i < comet_model_n_tensors(a); i++) {
-        comet_tensor_info info;
-        assert_int_equal(comet_model_tensor_info(a, i, &info), COMET_OK);
+        comet_tensor_info info = {.size = sizeof info};
+        assert_int_equal(comet_model_describe_tensor(a, i, &info), COMET_OK);
         if (info.kind != COMET_TENSOR_GRADIENT)
             continue;
         float *x = tensor_read(a, i, NULL), *y = tensor_read(b, i, NULL);
@@ -224,10 +225,10 @@ static void test_bounds_adapt(void **state)
         assert_true(isfinite(trial_gradients(&t, i)));
         assert_int_equal(comet_model_update(t.model, 0.0001, i), COMET_OK); /* slowly: images learnt by heart have no noise */
     }
-    const comet_compression_figures f = comet_model_compression(t.model);
-    comet_assessment_line line;
+    const comet_compression_figures f = compression_of(t.model);
+    comet_assessment_line line = {.size = sizeof line};
     uint32_t n_measured = 0, n_norms = 0;
-    for (size_t i = 0; comet_model_assessment_line(t.model, i, &line); i++) {
+    for (size_t i = 0; comet_model_describe_assessment(t.model, i, &line) == COMET_OK; i++) {
         assert_true(line.eb > 0 && line.sigma_target > 0 && line.bytes > 0);
         const double ratio = line.sigma_measured / line.sigma_target;
         assert_true(isnan(ratio) || (ratio < 1.2 && (!line.at_limit || ratio > 0.5)));
@@ -258,7 +259,7 @@ static void test_gradients_while_assessing(void **state)
             assert_true(farthest(a.model, b.model) < 2e-5);
             assert_int_equal(comet_model_update(a.model, 0, step), COMET_OK); /* nothing moves but the bounds */
         }
-        assert_true(comet_model_compression(a.model).n_assessments >= 2);
+        assert_true(compression_of(a.model).n_assessments >= 2);
         trial_free(&a);
         trial_free(&b);
         comet_net_destroy(net);
@@ -269,7 +270,7 @@ static void test_gradients_while_assessing(void **state)
 static double error_over_predicted(const comet_model *coded, const comet_model *raw, const char *layer)
 {
     char name[64];
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     snprintf(name, sizeof name, "%s.weight", layer);
     float *x = tensor_read(coded, tensor_index(coded, COMET_TENSOR_GRADIENT, name), &info);
     float *y = tensor_read(raw, tensor_index(raw, COMET_TENSOR_GRADIENT, name), NULL);

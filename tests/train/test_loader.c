@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "base/threads.h"
+#include "describing.h"
 #include "train/data/dataset.h"
 #include "train/data/permutation.h"
 
@@ -269,7 +270,7 @@ static void test_one_epoch_in_order(void **state)
         assert_ok(comet_loader_next(l, &b, &end));
         assert_true(end);
     }
-    assert_int_equal(comet_loader_stats_get(l).n_batches, 3);
+    assert_int_equal(stats_of(l).n_batches, 3);
     comet_loader_destroy(l);
 }
 
@@ -362,7 +363,7 @@ static void test_queue_is_bounded(void **state)
     assert_non_null(strstr(comet_last_error(), "comet_loader_release"));
     comet_loader_release(l, &held[0]);
     assert_int_equal(next(l).labels[0], 15);
-    comet_loader_stats stats = comet_loader_stats_get(l);
+    comet_loader_stats stats = stats_of(l);
     assert_true(stats.wait_seconds < 0.04);
     assert_true(stats.bytes > 3 * 5 * 4 * 4);
     comet_loader_destroy(l);
@@ -376,13 +377,13 @@ static void test_slow_loader(void **state)
     const comet_loader_params p = params_with(20, 2);
     comet_loader *l = new_loader(&d, &p);
     const clock_t cpu = clock();
-    const double start = comet_now();
+    const double start = comet_seconds();
     for (int i = 0; i < 10; i++) {
         const comet_batch b = next(l);
         comet_loader_release(l, &b);
     }
-    const double wall = comet_now() - start, busy = (double)(clock() - cpu) / CLOCKS_PER_SEC;
-    const comet_loader_stats stats = comet_loader_stats_get(l);
+    const double wall = comet_seconds() - start, busy = (double)(clock() - cpu) / CLOCKS_PER_SEC;
+    const comet_loader_stats stats = stats_of(l);
     assert_true(wall > 0.15);
     assert_true(stats.wait_seconds > 0.8 * wall && stats.wait_seconds < 1.01 * wall);
     assert_true(stats.decode_seconds > 1.2 * wall); /* of two threads */
@@ -414,9 +415,9 @@ static void test_destroy_is_quick(void **state)
     comet_dataset d = made_dataset(&m, 1000);
     const comet_loader_params p = params_with(1000, 2);
     comet_loader *l = new_loader(&d, &p);
-    const double start = comet_now();
+    const double start = comet_seconds();
     comet_loader_destroy(l);
-    assert_true(comet_now() - start < 0.5);
+    assert_true(comet_seconds() - start < 0.5);
 }
 
 /* ---- broken images ---- */
@@ -439,7 +440,7 @@ static void test_broken_images_are_replaced(void **state)
                 assert_int_equal(b.labels[k], wanted);
             }
             comet_loader_release(l, &b);
-            const comet_loader_stats stats = comet_loader_stats_get(l);
+            const comet_loader_stats stats = stats_of(l);
             assert_int_equal(stats.n_skipped, i == 0 ? 2 : i == 1 ? 3 : 4); /* 3, 4, 11, 29: each once */
             assert_string_equal(stats.first_skipped, "image-3: broken by the test");
         }
@@ -509,7 +510,7 @@ static void test_broken_files(void **state)
         const comet_batch b = next(l);
         for (int i = 0; i < 20; i++)
             assert_int_equal(b.labels[i], i / 10);
-        const comet_loader_stats stats = comet_loader_stats_get(l);
+        const comet_loader_stats stats = stats_of(l);
         assert_int_equal(stats.n_skipped, 5); /* each once, also 6, which is tried again in the place of 5 */
         assert_non_null(strstr(stats.first_skipped, "a/01.jpg: a truncated JPEG"));
         comet_loader_destroy(l);
@@ -540,7 +541,7 @@ static void test_pipe_among_pictures(void **state)
         comet_batch b;
         bool end;
         assert_status(comet_loader_next(l, &b, &end), strict ? COMET_ERROR_IO : COMET_OK);
-        const comet_loader_stats stats = comet_loader_stats_get(l);
+        const comet_loader_stats stats = stats_of(l);
         assert_int_equal(stats.n_skipped, strict ? 0 : 1);
         assert_non_null(strstr(strict ? comet_last_error() : stats.first_skipped, "a/01.jpg: not a regular file"));
         comet_loader_destroy(l);

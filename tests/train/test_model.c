@@ -1,4 +1,5 @@
 /* What a model promises: evaluation, loss, dropout, planned memory, its tensors, numbers that are not finite. */
+#include "describing.h"
 #include "training.h"
 
 #include <math.h>
@@ -220,13 +221,13 @@ static void check_plan(const comet_net *net)
 {
     for (int i = 0; i < 8; i++) {
         comet_model_params p = trial_params(3);
-        comet_memory planned;
+        comet_memory planned = {.size = sizeof planned};
         p.inference = i & 1;
         p.accumulate = i & 2 ? 2 : 1;
         comet_optimiser_init(&p.optimiser, i & 4 ? COMET_OPTIMISER_ADAMW : COMET_OPTIMISER_SGD);
         assert_ok(comet_model_plan(net, &p, &planned));
         trial t = trial_make(net, &p);
-        const comet_memory real = comet_model_memory(t.model);
+        const comet_memory real = memory_of(t.model);
         assert_memory_equal(&planned, &real, sizeof real);
         assert_true(real.total >= real.weights + real.gradients + real.optimiser + real.saved);
         trial_free(&t);
@@ -240,9 +241,9 @@ static void test_plan(void **state)
 
 static void check_tensor_round_trip(comet_model *model, size_t index)
 {
-    comet_tensor_info info, again;
+    comet_tensor_info info = {.size = sizeof info}, again = {.size = sizeof again};
     char name[32];
-    assert_ok(comet_model_tensor_info(model, index, &info));
+    assert_ok(comet_model_describe_tensor(model, index, &info));
     float *x = need_malloc(info.n_elements * sizeof *x);
     snprintf(name, sizeof name, "tensor %zu", index);
     formula_fill(name, 0, 1, info.n_elements, x);
@@ -263,7 +264,7 @@ static void check_all_round_trips(const comet_net *net)
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++)
         check_tensor_round_trip(t.model, i);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++) {
-        comet_tensor_info info;
+        comet_tensor_info info = {.size = sizeof info};
         char name[32];
         float *x = tensor_read(t.model, i, &info), *y = need_malloc(info.n_elements * sizeof *y);
         snprintf(name, sizeof name, "tensor %zu", i);

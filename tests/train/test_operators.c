@@ -2,6 +2,7 @@
  * Operators of the training engine: finite differences for every one of them, fused against unfused, recomputed against kept,
  * and other ways to the same gradients. What a model promises beyond is in test_model.c.
  */
+#include "describing.h"
 #include "training.h"
 
 #include <math.h>
@@ -80,7 +81,7 @@ static double best_probe(walk *w, double norm, test_rng *r)
 
 static void check_weight(trial *t, size_t weight, const char *net)
 {
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     test_rng r = {weight + 1};
     float *base = tensor_read(t->model, weight, &info);
     const size_t gradient = tensor_index(t->model, COMET_TENSOR_GRADIENT, info.name);
@@ -109,8 +110,8 @@ static void check_gradients(const comet_net *net, const comet_model_params *para
 {
     trial t = trial_make(net, params);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(t.model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(t.model, i, &info));
         if (info.kind == COMET_TENSOR_WEIGHT)
             check_weight(&t, i, comet_net_name(net));
     }
@@ -240,7 +241,7 @@ static void test_unread_layer(void **state)
                                "fc = linear f out=5\n";
     comet_net *net;
     comet_model_params p = trial_params(3);
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     assert_ok(comet_net_read(&net, "text", text, strlen(text)));
     check_recompute(net);
     trial t = trial_make(net, &p);
@@ -261,7 +262,7 @@ static void test_recompute_saves(void **state)
 {
     comet_net *net = operator_net_named("residual");
     comet_model_params p = trial_params(3);
-    comet_memory again, kept;
+    comet_memory again = {.size = sizeof again}, kept = {.size = sizeof kept};
     assert_ok(comet_model_plan(net, &p, &again));
     p.no_recompute = true;
     assert_ok(comet_model_plan(net, &p, &kept));

@@ -21,7 +21,7 @@ static void test_golden(void **state)
 {
     for (size_t c = 0; c < COUNT_OF(golden_cases); c++) {
         comet_optimiser o;
-        float w[GOLDEN_N], first[GOLDEN_N] = {0}, second[GOLDEN_N] = {0}, g[GOLDEN_N];
+        float w[GOLDEN_N], momentum[GOLDEN_N] = {0}, second_moment[GOLDEN_N] = {0}, g[GOLDEN_N];
         comet_optimiser_init(&o, golden_cases[c].kind);
         o.momentum = (float)golden_cases[c].momentum;
         o.weight_decay = (float)golden_cases[c].weight_decay;
@@ -34,7 +34,8 @@ static void test_golden(void **state)
             const bool plain = o.kind == COMET_OPTIMISER_SGD && o.momentum == 0;
             for (int i = 0; i < GOLDEN_N; i++)
                 g[i] = 2 * golden_gradient(step, i); /* and the scale makes it whole again */
-            optimiser_apply(&s, GOLDEN_N, w, g, plain ? NULL : first, o.kind == COMET_OPTIMISER_ADAMW ? second : NULL, true);
+            optimiser_apply(&s, GOLDEN_N, w, g, plain ? NULL : momentum, o.kind == COMET_OPTIMISER_ADAMW ? second_moment : NULL,
+                            true);
         }
         for (int i = 0; i < GOLDEN_N; i++)
             assert_near((double)w[i], golden_cases[c].weights[i], 2e-7 * (1 + fabs(golden_cases[c].weights[i])));

@@ -109,7 +109,7 @@ static double tensor_error(const oracle_case *c, const char *name, uint64_t n, c
 
 static void check_tensor(oracle_case *c, comet_tensor_kind kind, const cJSON *golden)
 {
-    comet_tensor_info info;
+    comet_tensor_info info = {.size = sizeof info};
     float *x = tensor_read(c->t.model, tensor_index(c->t.model, kind, golden->string), &info);
     const double error = tensor_error(c, golden->string, info.n_elements, x, golden);
     c->worst_tensor = fmax(c->worst_tensor, error);
@@ -126,8 +126,8 @@ static size_t count_kind(const comet_model *model, comet_tensor_kind kind)
 {
     size_t n = 0;
     for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(model, i, &info));
         n += info.kind == kind;
     }
     return n;

@@ -171,8 +171,8 @@ static void formula_tensor(comet_model *model, size_t index, const comet_tensor_
 void formula_weights(comet_model *model)
 {
     for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(model, i, &info));
         if (info.kind == COMET_TENSOR_WEIGHT || info.kind == COMET_TENSOR_STATISTIC)
             formula_tensor(model, i, &info);
     }
@@ -236,8 +236,8 @@ double trial_gradients(trial *t, uint64_t step)
 size_t tensor_index(const comet_model *model, comet_tensor_kind kind, const char *name)
 {
     for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(model, i, &info));
         if (info.kind == kind && strcmp(info.name, name) == 0)
             return i;
     }
@@ -247,8 +247,8 @@ size_t tensor_index(const comet_model *model, comet_tensor_kind kind, const char
 
 float *tensor_read(const comet_model *model, size_t index, comet_tensor_info *info)
 {
-    comet_tensor_info found;
-    assert_ok(comet_model_tensor_info(model, index, &found));
+    comet_tensor_info found = {.size = sizeof found};
+    assert_ok(comet_model_describe_tensor(model, index, &found));
     float *x = need_malloc(found.n_elements * sizeof *x);
     assert_ok(comet_model_tensor_read(model, index, x));
     if (info)
@@ -261,8 +261,8 @@ float *tensors_read(const comet_model *model, comet_tensor_kind kind, uint64_t *
     float *all = NULL;
     *n = 0;
     for (size_t i = 0; i < comet_model_n_tensors(model); i++) {
-        comet_tensor_info info;
-        assert_ok(comet_model_tensor_info(model, i, &info));
+        comet_tensor_info info = {.size = sizeof info};
+        assert_ok(comet_model_describe_tensor(model, i, &info));
         if (info.kind != kind)
             continue;
         float *larger = realloc(all, (*n + info.n_elements) * sizeof *larger);

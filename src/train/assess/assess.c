@@ -208,7 +208,7 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
         const comet_slot_spec *spec = comet_store_slot_spec(m->store, s);
         comet_slot_report r;
         comet_slot_report_init(&r);
-        if (spec->class_ >= COMET_SLOT_INDEX || comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_nonfinite == 0)
+        if (spec->class_ >= COMET_SLOT_INDEX || comet_store_describe_slot(m->store, s, &r) != COMET_OK || r.n_nonfinite == 0)
             continue;
         a->n_nonfinite += r.n_nonfinite;
         a->nonfinite_layer = a->nonfinite_layer ? a->nonfinite_layer : spec->layer;
@@ -268,7 +268,7 @@ static comet_status update_done(void *self, comet_model *m, uint64_t step)
         assess_now(m, step);
     TRY(choose_levels(m));
     const double seconds =
-        comet_now() - a->began; /* assessing takes longer: then the time counts only if it is less than the known one */
+        comet_seconds() - a->began; /* assessing takes longer: then the time counts only if it is less than the known one */
     if (!a->due || a->step_seconds == 0 || seconds < a->step_seconds)
         a->step_seconds = seconds;
     a->due = false;
@@ -283,7 +283,7 @@ static void count_held(comet_model *m)
     assessment *a = m->assessment;
     comet_store_totals t;
     comet_store_totals_init(&t);
-    if (comet_store_totals_read(m->store, &t) == COMET_OK)
+    if (comet_store_describe(m->store, &t) == COMET_OK)
         a->held = t.held + t.spilled;
     a->conv_raw = a->conv_held = 0;
     for (uint32_t v = 1; v < m->n_values; v++) {
@@ -291,7 +291,7 @@ static void count_held(comet_model *m)
         comet_slot_report r;
         comet_slot_report_init(&r);
         if (!x->saved || x->saved_class != COMET_SLOT_CONV_INPUT ||
-            comet_store_slot_report(m->store, value_slot(m, v), &r) != COMET_OK)
+            comet_store_describe_slot(m->store, value_slot(m, v), &r) != COMET_OK)
             continue;
         a->conv_raw += layout_bytes(x->layout);
         a->conv_held += r.bytes_held;
@@ -305,7 +305,7 @@ static void keep_deviations(comet_model *m)
     for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);
-        const bool known = comet_store_slot_report(m->store, s, &r) == COMET_OK && r.n_elements > 0;
+        const bool known = comet_store_describe_slot(m->store, s, &r) == COMET_OK && r.n_elements > 0;
         const double deviation = known ? sqrt(r.sum_of_squares / (double)r.n_elements) : 0;
         m->assessment->deviations[s] = isfinite(deviation) ? deviation : 0;
     }
@@ -350,7 +350,7 @@ static void forget_observations(assessment *a, uint32_t n_slots)
 static comet_status step_begins(void *self, comet_model *m)
 {
     assessment *a = self;
-    a->began = comet_now();
+    a->began = comet_seconds();
     a->due = !a->frozen && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
     forget_observations(a, comet_store_n_slots(m->store));
     return measure_begin(m);

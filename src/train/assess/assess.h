@@ -60,7 +60,7 @@ static inline double slot_eb(const comet_model *m, comet_slot slot)
 {
     comet_slot_report r;
     comet_slot_report_init(&r);
-    return comet_store_slot_report(m->store, slot, &r) == COMET_OK ? r.eb : 0;
+    return comet_store_describe_slot(m->store, slot, &r) == COMET_OK ? r.eb : 0;
 }
 
 /* ---- assess.c ---- */
@@ -68,6 +68,10 @@ static inline double slot_eb(const comet_model *m, comet_slot slot)
 /* Makes the assessment and adds it to the model's listeners, where anything is lossy. */
 comet_status assess_create(comet_model *m);
 void assess_destroy(comet_model *m);
+
+/* ---- figures.c ---- */
+
+comet_compression_figures assess_figures(const comet_model *m);
 
 /* ---- policy.c ---- */
 

@@ -1,6 +1,7 @@
 /* Figures of compression for those who ask: as a whole, and of each layer in the last assessment. */
 #include <math.h>
 
+#include "base/describe.h"
 #include "train/assess/assess.h"
 #include "train/ops/ops.h"
 
@@ -9,15 +10,21 @@ void comet_compression_init(comet_compression *compression)
     *compression = (comet_compression){.size = sizeof *compression, .noise = 0.01, .overhead = 0.05, .window = 1000};
 }
 
-comet_compression_figures comet_model_compression(const comet_model *m)
+const char *comet_compress_mode_name(comet_compress_mode mode)
+{
+    static const char *const names[] = {"off", "lossless", "fast", "dense", "auto"};
+    return (unsigned)mode < sizeof names / sizeof names[0] ? names[mode] : "unknown";
+}
+
+comet_compression_figures assess_figures(const comet_model *m)
 {
     comet_compression_figures f = {
         .mode = m->params.compression.mode, .ratio = NAN, .conv_ratio = NAN, .sigma_ratio_min = NAN, .sigma_ratio_max = NAN};
     const assessment *a = m->assessment;
-    const comet_memory memory = comet_model_memory(m);
+    const comet_memory memory = memory_now(m);
     comet_store_totals t;
     comet_store_totals_init(&t);
-    if (comet_store_totals_read(m->store, &t) == COMET_OK) {
+    if (comet_store_describe(m->store, &t) == COMET_OK) {
         f.codec_seconds = (t.seconds_put + t.seconds_take) / m->params.n_threads;
         f.spilled_bytes = t.spilled_peak;
     }
@@ -37,6 +44,19 @@ comet_compression_figures comet_model_compression(const comet_model *m)
     return f;
 }
 
+void comet_compression_figures_init(comet_compression_figures *figures)
+{
+    *figures = (comet_compression_figures){.size = sizeof *figures};
+}
+
+comet_status comet_model_describe_compression(const comet_model *m, comet_compression_figures *figures)
+{
+    if (!m)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_model_describe_compression was given a null pointer");
+    const comet_compression_figures f = assess_figures(m);
+    return GIVE(comet_compression_figures, figures, &f);
+}
+
 static const char *predictor_name(uint32_t predictor)
 {
     static const char *const names[] = {"none", "left", "up", "lorenzo", "median", "linear"};
@@ -50,7 +70,7 @@ static comet_assessment_line line_about(const comet_model *m, comet_slot slot, u
     const adapt_state s = adapt_consumer_state(a, consumer);
     comet_slot_report r;
     comet_slot_report_init(&r);
-    comet_store_slot_report(m->store, slot, &r);
+    comet_store_describe_slot(m->store, slot, &r);
     return (comet_assessment_line){.layer = adapt_consumer_name(a, consumer),
                                    .eb = r.eb,
                                    .eb_cut = r.eb * coarse,
@@ -75,7 +95,7 @@ static void fill_line(const comet_model *m, const op *o, comet_assessment_line *
     line->what = norm ? "bn output" : reader->type->kept_as;
 }
 
-bool comet_model_assessment_line(const comet_model *m, size_t index, comet_assessment_line *line)
+static bool find_line(const comet_model *m, size_t index, comet_assessment_line *line)
 {
     size_t i = 0;
     for (uint32_t k = 0; m->assessment && k < m->n_ops; k++)
@@ -89,4 +109,17 @@ bool comet_model_assessment_line(const comet_model *m, size_t index, comet_asses
     *line = line_about(m, value_slot(m, p->value), p->consumer, 1);
     line->what = op_type_of(p->op)->kept_as;
     return true;
+}
+
+void comet_assessment_line_init(comet_assessment_line *line)
+{
+    *line = (comet_assessment_line){.size = sizeof *line};
+}
+
+comet_status comet_model_describe_assessment(const comet_model *m, size_t index, comet_assessment_line *line)
+{
+    comet_assessment_line found;
+    if (!m || !find_line(m, index, &found))
+        return comet_fail(COMET_ERROR_ARGUMENT, "there is no model, or fewer than %zu lines of what was assessed", index + 1);
+    return GIVE(comet_assessment_line, line, &found);
 }

@@ -109,7 +109,7 @@ static comet_status set_policy(comet_model *m, comet_slot slot, const comet_slot
     comet_slot_policy p = *policy;
     comet_slot_report r;
     comet_slot_report_init(&r);
-    if (c->spill_folder && comet_store_slot_report(m->store, slot, &r) == COMET_OK) {
+    if (c->spill_folder && comet_store_describe_slot(m->store, slot, &r) == COMET_OK) {
         const uint64_t raw = comet_store_slot_spec(m->store, slot)->bytes;
         *held += r.n_puts > 0 ? r.bytes_held : p.policy == COMET_POLICY_BOUNDED ? raw / UNKNOWN_RATIO : raw;
         p.spill = *held > c->spill_above;
@@ -167,7 +167,7 @@ static void set_level(comet_model *m, comet_slot slot, bool dense)
     if (a->chosen && a->dense[slot] == dense)
         return;
     a->dense[slot] = dense;
-    if (comet_store_slot_report(m->store, slot, &r) == COMET_OK)
+    if (comet_store_describe_slot(m->store, slot, &r) == COMET_OK)
         a->clocks[slot] = (level_clock){.seconds = r.seconds_put + r.seconds_take, .n_puts = r.n_puts};
 }
 
@@ -186,7 +186,7 @@ comet_status choose_levels(comet_model *m)
     for (comet_slot s = 0; s < n; s++) {
         comet_slot_report r;
         comet_slot_report_init(&r);
-        if (comet_store_slot_report(m->store, s, &r) != COMET_OK || r.n_puts == a->clocks[s].n_puts || !(r.eb > 0))
+        if (comet_store_describe_slot(m->store, s, &r) != COMET_OK || r.n_puts == a->clocks[s].n_puts || !(r.eb > 0))
             continue;
         const double seconds = seconds_a_put(&a->clocks[s], &r);
         const bool dense = r.level == COMET_LEVEL_DENSE;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/nearest.h"
 #include "base/status.h"
 #include "train/data/storage.h"
@@ -112,9 +113,16 @@ void comet_dataset_close(comet_dataset *dataset)
     free(dataset);
 }
 
-comet_dataset_info comet_dataset_describe(const comet_dataset *dataset)
+void comet_dataset_info_init(comet_dataset_info *info)
 {
-    return dataset->info;
+    *info = (comet_dataset_info){.size = sizeof *info};
+}
+
+comet_status comet_dataset_describe(const comet_dataset *dataset, comet_dataset_info *info)
+{
+    if (!dataset)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_dataset_describe was given a null pointer");
+    return GIVE(comet_dataset_info, info, &dataset->info);
 }
 
 const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label)

@@ -7,7 +7,11 @@
 
 #include "base/memory.h"
 #include "base/random.h"
+#include "base/threads.h"
 #include "comet/data.h"
+
+/* Threads of a loader unless it is told otherwise, where there are as many cores. */
+enum { LOADER_THREADS = 4 };
 
 /* Positions and indices have 32 bits in the random numbers. */
 #define MAX_IMAGES ((uint64_t)UINT32_MAX)
@@ -39,6 +43,7 @@ struct comet_dataset {
     comet_dataset_info info;
     const char *const *class_names; /* info.n_classes of them, or NULL */
     uint64_t bytes;                 /* memory held or mapped */
+    uint64_t mapped;                /* of them, in mapped files */
     void *state;                    /* the source's own */
 };
 
@@ -47,6 +52,13 @@ extern const dataset_source source_cifar10, source_idx, source_fashion, source_n
 /* A hash that tells data sets apart: kind, shape, names of classes, every label, and the pixels of a few images. A picture that
  * cannot be read counts as such. */
 comet_status dataset_fingerprint(const comet_dataset *d, uint64_t *hash);
+
+/* Threads of a loader that was asked for so many; 0: the default. */
+static inline uint32_t loader_threads(uint32_t asked)
+{
+    const size_t cores = comet_cores();
+    return asked > 0 ? asked : cores < LOADER_THREADS ? (uint32_t)cores : LOADER_THREADS;
+}
 
 /* Floats of one image. */
 static inline size_t dataset_image_floats(const comet_dataset *d)

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "train/data/dataset.h"
@@ -23,7 +24,6 @@
 #include "train/data/storage.h"
 
 enum {
-    DEFAULT_MAX_THREADS = 4,
     MAX_THREADS = 256,
     MAX_QUEUE = 4096,
     PIECES_PER_THREAD = 4,
@@ -213,9 +213,9 @@ static void work_on(comet_loader *l, slot *s, scratch *memory)
     o.skipped.set = o.failed.set = false;
     s->next_row = end;
     pthread_mutex_unlock(&l->lock);
-    const double start = comet_now();
+    const double start = comet_seconds();
     fill_rows(l, s, begin, end, memory, &o);
-    const double seconds = comet_now() - start;
+    const double seconds = comet_seconds() - start;
     pthread_mutex_lock(&l->lock);
     l->stats.decode_seconds += seconds;
     l->scratch_bytes += scratch_bytes(memory) - before;
@@ -324,8 +324,7 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     l->self = l;
     l->dataset = dataset;
     l->params = *params;
-    if (l->params.n_threads == 0)
-        l->params.n_threads = comet_cores() < DEFAULT_MAX_THREADS ? (uint32_t)comet_cores() : DEFAULT_MAX_THREADS;
+    l->params.n_threads = loader_threads(params->n_threads);
     l->n_slots = (params->queue > 0 ? params->queue : COMET_LOADER_QUEUE) + 1; /* one is held by the caller */
     l->row_floats = dataset_image_floats(dataset);
     const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
@@ -386,10 +385,10 @@ static void wait_for(comet_loader *l, const slot *s, uint64_t number)
 {
     if (s->state == SLOT_READY && s->number == number)
         return;
-    const double start = comet_now();
+    const double start = comet_seconds();
     while (s->state != SLOT_READY || s->number != number)
         pthread_cond_wait(&l->ready, &l->lock);
-    l->stats.wait_seconds += comet_now() - start;
+    l->stats.wait_seconds += comet_seconds() - start;
 }
 
 /* Hands the ready slot out. A batch that failed is not handed out, now or at the next call. */
@@ -447,12 +446,19 @@ void comet_loader_release(comet_loader *loader, const comet_batch *batch)
     pthread_mutex_unlock(&loader->lock);
 }
 
-comet_loader_stats comet_loader_stats_get(const comet_loader *loader)
+void comet_loader_stats_init(comet_loader_stats *stats)
 {
+    *stats = (comet_loader_stats){.size = sizeof *stats};
+}
+
+comet_status comet_loader_describe(const comet_loader *loader, comet_loader_stats *stats)
+{
+    if (!loader)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_describe was given a null pointer");
     comet_loader *l = loader->self;
     pthread_mutex_lock(&l->lock);
-    comet_loader_stats stats = l->stats;
-    stats.bytes = l->queue_bytes + l->scratch_bytes + l->dataset->bytes;
+    comet_loader_stats now = l->stats;
+    now.bytes = l->queue_bytes + l->scratch_bytes + l->dataset->bytes;
     pthread_mutex_unlock(&l->lock);
-    return stats;
+    return GIVE(comet_loader_stats, stats, &now);
 }

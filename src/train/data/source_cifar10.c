@@ -76,6 +76,7 @@ static comet_status open_file(comet_dataset *d, const char *folder, const char *
         return status;
     c->n_files++;
     d->bytes += file->bytes;
+    d->mapped += file->bytes;
     d->info.n_images += file->bytes / RECORD;
     return check_records(file, path);
 }

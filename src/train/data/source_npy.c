@@ -386,6 +386,7 @@ static comet_status npy_open(comet_dataset *d, const char *where)
     d->info.n_classes = count_classes(&a->y);
     status = open_split(a, &d->params, n_paths == 4 ? paths + 2 : NULL, d->info.n_classes);
     d->info.n_images = a->images.n;
+    d->mapped = a->x.file.bytes + a->y.file.bytes;
     d->bytes = sizeof *a + a->x.file.bytes + a->y.file.bytes + (a->images.list ? a->images.n * sizeof *a->images.list : 0);
     return status;
 }

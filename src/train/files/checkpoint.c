@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/atomic_file.h"
+#include "base/describe.h"
 #include "base/status.h"
 #include "base/temporary.h"
 #include "train/assess/state.h"
@@ -467,8 +468,49 @@ comet_status comet_checkpoint_newest(const char *folder, char **path, bool *prev
     return status;
 }
 
+void comet_checkpoint_info_init(comet_checkpoint_info *info)
+{
+    *info = (comet_checkpoint_info){.size = sizeof *info};
+}
+
+static comet_checkpoint_info info_of(const checkpoint_state *s)
+{
+    const checkpoint_settings *run = &s->settings;
+    return (comet_checkpoint_info){.step = s->step,
+                                   .epoch = s->epoch,
+                                   .batch_in_epoch = s->batch_in_epoch,
+                                   .n_steps = run->n_steps,
+                                   .batch = run->batch,
+                                   .accumulate = run->accumulate,
+                                   .seed = run->seed,
+                                   .n_threads = run->threads,
+                                   .optimiser = (comet_optimiser_kind)run->optimiser,
+                                   .rate = run->rate,
+                                   .warmup_epochs = run->warmup_epochs,
+                                   .lossy = run->compress != 0,
+                                   .noise = run->noise,
+                                   .sigma = run->sigma,
+                                   .best_top1 = s->best_top1 >= 0 ? s->best_top1 : NAN,
+                                   .test_top1 = s->test_top1};
+}
+
+/* The name in the net's text, where the file carries one. */
+static comet_status name_of_net(const char *path, const char *text, char name[COMET_MAX_LAYER_NAME])
+{
+    comet_net *net = NULL;
+    name[0] = '\0';
+    if (!text)
+        return COMET_OK;
+    TRY(comet_net_read(&net, path, text, strlen(text)));
+    snprintf(name, COMET_MAX_LAYER_NAME, "%s", comet_net_name(net));
+    comet_net_destroy(net);
+    return COMET_OK;
+}
+
 comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info)
 {
+    TRY(CHECK_SIZE(comet_checkpoint_info, info));
+    comet_checkpoint_info found;
     char *path = NULL;
     bool previous = false;
     safetensors_file *file = NULL;
@@ -478,15 +520,14 @@ comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info
         status = safetensors_open(&file, path);
     if (status == COMET_OK)
         status = state_parse(path, safetensors_metadata(file, "comet"), &state);
-    if (status == COMET_OK)
-        *info = (comet_checkpoint_info){.step = state.step,
-                                        .epoch = state.epoch,
-                                        .batch = state.settings.batch,
-                                        .rate = state.settings.rate,
-                                        .warmup_epochs = state.settings.warmup_epochs};
+    if (status == COMET_OK) {
+        found = info_of(&state);
+        found.previous = previous;
+        status = name_of_net(path, safetensors_metadata(file, "net"), found.net);
+    }
     safetensors_close(file);
     free(path);
-    return status;
+    return status == COMET_OK ? GIVE(comet_checkpoint_info, info, &found) : status;
 }
 
 /* A damaged newest file must not become the previous one at the next save. */

@@ -23,7 +23,7 @@ static bool ends_with(const char *text, const char *suffix)
 
 static bool belongs(comet_tensor_kind kind, bool optimiser)
 {
-    if (kind == COMET_TENSOR_MOMENTUM || kind == COMET_TENSOR_SECOND)
+    if (kind == COMET_TENSOR_MOMENTUM || kind == COMET_TENSOR_SECOND_MOMENT)
         return optimiser;
     return kind != COMET_TENSOR_GRADIENT;
 }
@@ -32,7 +32,7 @@ static const char *prefix_of(comet_tensor_kind kind)
 {
     if (kind == COMET_TENSOR_MOMENTUM)
         return WEIGHTS_OPTIMISER_PREFIX "momentum.";
-    return kind == COMET_TENSOR_SECOND ? WEIGHTS_OPTIMISER_PREFIX "second." : "";
+    return kind == COMET_TENSOR_SECOND_MOMENT ? WEIGHTS_OPTIMISER_PREFIX "second." : "";
 }
 
 static void append(weights_list *list, size_t index, const comet_tensor_info *info)
@@ -59,8 +59,8 @@ comet_status weights_list_make(weights_list *list, const comet_model *model, boo
     if (!list->items)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a list of %zu tensors", n);
     for (size_t i = 0; i < n && status == COMET_OK; i++) {
-        comet_tensor_info info;
-        status = comet_model_tensor_info(model, i, &info);
+        comet_tensor_info info = {.size = sizeof info};
+        status = comet_model_describe_tensor(model, i, &info);
         if (status != COMET_OK || !belongs(info.kind, optimiser))
             continue;
         append(list, i, &info);

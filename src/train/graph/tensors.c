@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/memory.h"
 #include "train/graph/graph.h"
 #include "train/graph/staging.h"
@@ -22,7 +23,7 @@ static float *block_of(const comet_model *m, comet_tensor_kind kind)
     case COMET_TENSOR_WEIGHT: return m->weights;
     case COMET_TENSOR_STATISTIC: return m->statistics;
     case COMET_TENSOR_MOMENTUM: return m->momentum;
-    case COMET_TENSOR_SECOND: return m->second_moment;
+    case COMET_TENSOR_SECOND_MOMENT: return m->second_moment;
     case COMET_TENSOR_GRADIENT: return m->gradients;
     }
     return NULL;
@@ -44,7 +45,7 @@ static const parameter *nth_learnt(const comet_model *m, size_t n)
     return NULL;
 }
 
-static const comet_tensor_kind derived[] = {COMET_TENSOR_MOMENTUM, COMET_TENSOR_SECOND, COMET_TENSOR_GRADIENT};
+static const comet_tensor_kind derived[] = {COMET_TENSOR_MOMENTUM, COMET_TENSOR_SECOND_MOMENT, COMET_TENSOR_GRADIENT};
 enum { N_DERIVED = sizeof derived / sizeof derived[0] };
 
 static comet_status locate(const comet_model *m, size_t index, located *l)
@@ -80,17 +81,22 @@ size_t comet_model_n_tensors(const comet_model *m)
     return n;
 }
 
-comet_status comet_model_tensor_info(const comet_model *m, size_t index, comet_tensor_info *info)
+void comet_tensor_info_init(comet_tensor_info *info)
+{
+    *info = (comet_tensor_info){.size = sizeof *info};
+}
+
+comet_status comet_model_describe_tensor(const comet_model *m, size_t index, comet_tensor_info *info)
 {
     located l;
     TRY(locate(m, index, &l));
-    *info = (comet_tensor_info){.kind = l.kind, .n_dims = l.p->n_dims, .n_elements = 1};
-    memcpy(info->name, l.p->name, sizeof info->name);
+    comet_tensor_info found = {.kind = l.kind, .n_dims = l.p->n_dims, .n_elements = 1};
+    memcpy(found.name, l.p->name, sizeof found.name);
     for (uint32_t i = 0; i < l.p->n_dims; i++) {
-        info->dims[i] = l.p->dims[i];
-        info->n_elements *= l.p->dims[i];
+        found.dims[i] = l.p->dims[i];
+        found.n_elements *= l.p->dims[i];
     }
-    return COMET_OK;
+    return GIVE(comet_tensor_info, info, &found);
 }
 
 /* Copies between two layouts. No step runs, so the scratchpad may come from the heap. */

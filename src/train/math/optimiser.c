@@ -96,7 +96,7 @@ static void sgd_nesterov(void *arg, size_t begin, size_t end)
 /* ---- AdamW ---- */
 
 typedef struct adam_job {
-    float *restrict weights, *restrict first, *restrict second;
+    float *restrict weights, *restrict momentum, *restrict second_moment;
     const float *restrict gradient;
     float scale, keep; /* keep: 1 - rate * weight_decay */
     float beta1, rest1, beta2, rest2;
@@ -106,7 +106,7 @@ typedef struct adam_job {
 static void adam_part(void *arg, size_t begin, size_t end)
 {
     const adam_job j = *(const adam_job *)arg;
-    float *restrict w = j.weights, *restrict m = j.first, *restrict v = j.second;
+    float *restrict w = j.weights, *restrict m = j.momentum, *restrict v = j.second_moment;
     const float *restrict gradient = j.gradient;
     for (size_t i = begin; i < end; i++) {
         const float g = j.scale * gradient[i];
@@ -131,24 +131,24 @@ static adam_job adam_job_of(const optimiser_step *s, bool decay)
                       .eps = (float)o->eps};
 }
 
-void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,
-                     bool decay)
+void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *momentum,
+                     float *second_moment, bool decay)
 {
     const comet_optimiser *o = s->optimiser;
     if (o->kind == COMET_OPTIMISER_ADAMW) {
         adam_job j = adam_job_of(s, decay);
-        j.weights = weights, j.gradient = gradient, j.first = first, j.second = second;
+        j.weights = weights, j.gradient = gradient, j.momentum = momentum, j.second_moment = second_moment;
         parallel_for(n, GRAIN, adam_part, &j);
         return;
     }
     sgd_job j = {.weights = weights,
-                 .momentum = first,
+                 .momentum = momentum,
                  .gradient = gradient,
                  .rate = (float)s->rate,
                  .scale = s->gradient_scale,
                  .decay = decay ? o->weight_decay : 0,
                  .mu = o->momentum};
-    parallel_for(n, GRAIN, !first ? sgd_plain : o->nesterov ? sgd_nesterov : sgd_momentum, &j);
+    parallel_for(n, GRAIN, !momentum ? sgd_plain : o->nesterov ? sgd_nesterov : sgd_momentum, &j);
 }
 
 float optimiser_clip_scale(double norm, float clip_norm)

@@ -3,11 +3,11 @@
  * and the norm that clipping needs. Pure functions over float arrays, parallel, the same bits for any number of threads.
  *
  *   sgd      g = scale * gradient + weight_decay * w
- *            first = momentum * first + g            (zeros at the start, which makes torch's first step, first = g)
- *            w -= rate * (nesterov ? g + momentum * first : first)
+ *            m = momentum * m + g            (zeros at the start, which makes torch's first step, m = g)
+ *            w -= rate * (nesterov ? g + momentum * m : m)
  *   adamw    w -= rate * weight_decay * w
- *            first = beta1 * first + (1 - beta1) * g, second = beta2 * second + (1 - beta2) * g * g
- *            w -= rate / (1 - beta1^t) * first / (sqrt(second / (1 - beta2^t)) + eps)       with t = step + 1
+ *            m = beta1 * m + (1 - beta1) * g, v = beta2 * v + (1 - beta2) * g * g
+ *            w -= rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps)       with t = step + 1
  */
 #ifndef COMET_TRAIN_MATH_OPTIMISER_H
 #define COMET_TRAIN_MATH_OPTIMISER_H
@@ -25,10 +25,10 @@ typedef struct optimiser_step {
  * not looked at. */
 comet_status optimiser_check(const comet_optimiser *o);
 
-/* `first` is the momentum or AdamW's first moment (NULL for SGD without momentum), `second` AdamW's second moment (else NULL).
+/* `momentum` is m above, for AdamW its first moment (NULL for SGD without momentum); `second_moment` is AdamW's v (else NULL).
  * Without `decay` the weight decay is left out; torch's default is to decay every parameter. */
-void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *first, float *second,
-                     bool decay);
+void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *momentum,
+                     float *second_moment, bool decay);
 
 /* What brings a gradient of this norm down to clip_norm, as torch's clip_grad_norm_: clip_norm / (norm + 1e-6), at most 1; 1
  * where clip_norm is 0. */

@@ -26,6 +26,8 @@ comet_status memory_plan(comet_model *m);
 comet_status memory_share_region(comet_model *m, bool samples);
 /* Bytes of samples and of what measuring works with, in steps that have them. */
 uint64_t memory_sample_bytes(const comet_model *m);
+/* m->memory, with what the store really held once a step has run. */
+comet_memory memory_now(const comet_model *m);
 /* Are running statistics and bounds kept before each step, since a full disk may make it fail? */
 bool memory_keeps_steps(const comet_model *m);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/describe.h"
 #include "base/memory.h"
 #include "train/memory/memory.h"
 
@@ -349,14 +350,27 @@ comet_status memory_plan(comet_model *m)
 }
 
 /* Once a step has run, `saved` is what the store really held at its peak. */
-comet_memory comet_model_memory(const comet_model *m)
+comet_memory memory_now(const comet_model *m)
 {
     comet_memory memory = m->memory;
     comet_store_totals totals;
     comet_store_totals_init(&totals);
-    if (!m->store || comet_store_totals_read(m->store, &totals) != COMET_OK || totals.peak == 0)
+    if (!m->store || comet_store_describe(m->store, &totals) != COMET_OK || totals.peak == 0)
         return memory;
     memory.saved = totals.peak;
     memory.total += totals.own_bytes;
     return memory;
+}
+
+void comet_memory_init(comet_memory *memory)
+{
+    *memory = (comet_memory){.size = sizeof *memory};
+}
+
+comet_status comet_model_describe_memory(const comet_model *m, comet_memory *memory)
+{
+    if (!m)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_model_describe_memory was given a null pointer");
+    const comet_memory now = memory_now(m);
+    return GIVE(comet_memory, memory, &now);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/memory.h"
 #include "train/graph/graph.h"
 #include "train/math/initialise.h"
@@ -76,8 +77,8 @@ static comet_status allocate_model(comet_model *m)
 static comet_status initialise_parameter(comet_model *m, size_t tensor, uint32_t index)
 {
     const parameter *p = &m->parameters[index];
-    comet_tensor_info info;
-    TRY(comet_model_tensor_info(m, tensor, &info));
+    comet_tensor_info info = {.size = sizeof info};
+    TRY(comet_model_describe_tensor(m, tensor, &info));
     float *elements = malloc(info.n_elements * sizeof *elements);
     if (!elements)
         return comet_fail(COMET_ERROR_MEMORY, "no memory to initialise %s", info.name);
@@ -103,12 +104,13 @@ static comet_status initialise(comet_model *m)
 comet_status comet_model_plan(const comet_net *net, const comet_model_params *params, comet_memory *memory)
 {
     TRY(check_params(net, params));
+    TRY(CHECK_SIZE(comet_memory, memory));
     comet_model *m = calloc(1, sizeof *m);
     if (!m)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
     comet_status status = plan_model(m, net, params);
     if (status == COMET_OK)
-        *memory = m->memory;
+        status = GIVE(comet_memory, memory, &m->memory);
     comet_model_destroy(m);
     return status;
 }
@@ -177,7 +179,7 @@ static bool op_line(const comet_model *m, const op *o, bool workspace, comet_sav
     return true;
 }
 
-bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line *line)
+static bool find_line(const comet_model *m, size_t index, comet_saved_line *line)
 {
     size_t i = 0;
     for (uint32_t v = 0; v < m->n_values; v++) {
@@ -194,6 +196,19 @@ bool comet_model_saved_line(const comet_model *m, size_t index, comet_saved_line
         if (op_line(m, &m->ops[k / 2], k % 2, line) && i++ == index)
             return true;
     return false;
+}
+
+void comet_saved_line_init(comet_saved_line *line)
+{
+    *line = (comet_saved_line){.size = sizeof *line};
+}
+
+comet_status comet_model_describe_saved(const comet_model *m, size_t index, comet_saved_line *line)
+{
+    comet_saved_line found;
+    if (!m || !find_line(m, index, &found))
+        return comet_fail(COMET_ERROR_ARGUMENT, "there is no model, or fewer than %zu lines of what it saves", index + 1);
+    return GIVE(comet_saved_line, line, &found);
 }
 
 const comet_net *comet_model_net(const comet_model *m)

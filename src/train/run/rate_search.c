@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/describe.h"
 #include "base/status.h"
 #include "comet/train.h"
 #include "train/run/trainer.h"
@@ -68,7 +69,8 @@ static comet_status search_step(search *s, uint64_t step, double rate, double *l
 
 static void tell(const search *s, double rate, double loss)
 {
-    const comet_train_event event = {.kind = COMET_EVENT_RATE,
+    const comet_train_event event = {.size = sizeof event,
+                                     .kind = COMET_EVENT_RATE,
                                      .model = s->model,
                                      .step = s->n,
                                      .n_steps = N_STEPS,
@@ -199,20 +201,27 @@ static comet_status search_run(search *s)
     return COMET_OK;
 }
 
+void comet_rate_search_init(comet_rate_search *result)
+{
+    *result = (comet_rate_search){.size = sizeof *result};
+}
+
 comet_status comet_rate_find(const comet_train_params *params, comet_rate_search *result)
 {
+    TRY(CHECK_SIZE(comet_rate_search, result));
+    comet_rate_search found = {.size = sizeof found};
     search s = {.p = params, .lowest_recent = INFINITY};
     const uint64_t images = (uint64_t)params->model.batch * accumulated(params);
     comet_status status = search_start(&s);
     if (status == COMET_OK) {
         const double usual = comet_default_rate(params->net, params->model.optimiser.kind, images, N_STEPS);
         s.first_rate = usual * first_share;
-        *result = (comet_rate_search){.rate = usual};
+        found.rate = usual;
         status = search_run(&s);
     }
     if (status == COMET_OK && !stop_asked(&s))
-        choose(&s, result);
+        choose(&s, &found);
     comet_loader_destroy(s.loader);
     comet_model_destroy(s.model);
-    return status;
+    return status == COMET_OK ? GIVE(comet_rate_search, result, &found) : status;
 }

@@ -13,9 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/describe.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "train/assess/assess.h"
 #include "train/assess/state.h"
+#include "train/data/dataset.h"
 #include "train/run/trainer_private.h"
 
 enum { DEFAULT_EPOCHS = 10, DEFAULT_BATCH = 128 };
@@ -158,14 +161,14 @@ static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
 
 static void tell_compression(trainer *t)
 {
-    const comet_compression_figures f = comet_model_compression(t->model);
+    const comet_compression_figures f = assess_figures(t->model);
     tell_assessment(t, &f);
     tell_withdrawal(t, &f);
 }
 
 static comet_status train_step(trainer *t)
 {
-    const double began = comet_now();
+    const double began = comet_seconds();
     comet_scores sum = {0};
     comet_status status = model_keep(t->model);
     t->rate = comet_schedule_rate(&t->p->schedule, t->state.step, t->n_steps, t->steps_per_epoch);
@@ -178,7 +181,7 @@ static comet_status train_step(trainer *t)
     t->state.step++;
     t->state.batch_in_epoch += t->accumulate;
     tally(t, &sum);
-    t->train_seconds += comet_now() - began;
+    t->train_seconds += comet_seconds() - began;
     tell_compression(t);
     trainer_tell(t, COMET_EVENT_STEP, NULL);
     return COMET_OK;
@@ -275,33 +278,41 @@ static comet_status finish(trainer *t)
     return status;
 }
 
-static void keep_result(const trainer *t, comet_train_result *result)
+static comet_status keep_result(const trainer *t, comet_train_result *result)
 {
     const bool judged = !t->stopped && t->p->schedule.rate > 0; /* with a rate of 0 nothing was to be learnt */
-    const uint32_t n_classes = comet_dataset_describe(t->p->train_data).n_classes;
+    const uint32_t n_classes = t->p->train_data->info.n_classes;
     comet_train_event event = trainer_event(t, COMET_EVENT_END, NULL);
     trainer_send(t, &event);
     event.model = NULL;
-    *result = (comet_train_result){.last = event,
-                                   .memory = comet_model_memory(t->model),
-                                   .stopped = t->stopped,
-                                   .never_fell = judged && loss_watch_never_fell(&t->state.watch, t->state.step),
-                                   .only_guesses = judged && loss_watch_only_guesses(&t->state.watch, t->state.step, n_classes),
-                                   .unsaved = t->p->out && !is_saved(t)};
+    const comet_train_result ended = {.last = event,
+                                      .stopped = t->stopped,
+                                      .never_fell = judged && loss_watch_never_fell(&t->state.watch, t->state.step),
+                                      .only_guesses =
+                                          judged && loss_watch_only_guesses(&t->state.watch, t->state.step, n_classes),
+                                      .unsaved = t->p->out && !is_saved(t)};
+    return GIVE(comet_train_result, result, &ended);
+}
+
+void comet_train_result_init(comet_train_result *result)
+{
+    *result = (comet_train_result){.size = sizeof *result};
 }
 
 comet_status comet_train_run(const comet_train_params *params, comet_train_result *result)
 {
-    trainer t = {.p = params, .lock = -1, .began = comet_now()};
+    trainer t = {.p = params, .lock = -1, .began = comet_seconds()};
     t.epoch_loss = t.epoch_top1 = t.step_loss = t.step_top1 = NAN;
-    comet_status status = trainer_start(&t);
+    comet_status status = CHECK_SIZE(comet_train_result, result);
+    if (status == COMET_OK)
+        status = trainer_start(&t);
     if (status != COMET_OK)
         goto done;
     status = run_epochs(&t);
     if (status == COMET_OK && !t.stopped)
         status = finish(&t);
     if (status == COMET_OK)
-        keep_result(&t, result);
+        status = keep_result(&t, result);
 done:
     comet_loader_destroy(t.loader);
     comet_model_destroy(t.model);

@@ -69,7 +69,7 @@ comet_status trainer_evaluate(trainer *t)
     if (status == COMET_OK)
         status = test_batches(t, loader, &sums);
     if (loader) {
-        const comet_loader_stats stats = comet_loader_stats_get(loader);
+        const comet_loader_stats stats = loader_stats(loader);
         t->test_bytes = stats.bytes;
         if (status == COMET_OK && !stop_asked(t))
             note_test_skipped(t, &stats);

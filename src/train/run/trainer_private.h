@@ -46,6 +46,14 @@ static inline bool is_finished(const trainer *t)
     return t->early || (t->state.step >= t->n_steps && !epoch_is_complete(t));
 }
 
+static inline comet_loader_stats loader_stats(const comet_loader *loader)
+{
+    comet_loader_stats stats;
+    comet_loader_stats_init(&stats);
+    comet_loader_describe(loader, &stats);
+    return stats;
+}
+
 /* Is there a checkpoint of the last update? */
 static inline bool is_saved(const trainer *t)
 {

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/checksum.h"
 #include "base/status.h"
+#include "train/assess/assess.h"
 #include "train/backend/parallel.h"
 #include "train/data/dataset.h"
 #include "train/math/optimiser.h"
@@ -66,7 +67,7 @@ static checkpoint_settings settings_of(const trainer *t)
 
 comet_status comet_model_check_data(const comet_net *net, const comet_dataset *data, const char *what)
 {
-    const comet_dataset_info d = comet_dataset_describe(data);
+    const comet_dataset_info d = data->info;
     const comet_shape in = comet_net_shape(net, 0), out = comet_net_shape(net, comet_net_n_values(net) - 1);
     if (in.channels != d.channels || in.height != d.height || in.width != d.width)
         return comet_fail(COMET_ERROR_ARGUMENT,
@@ -117,7 +118,7 @@ static comet_status check_settings(const comet_train_params *p)
 static comet_status plan_steps(trainer *t)
 {
     const comet_train_params *p = t->p;
-    const uint64_t n_images = comet_dataset_describe(p->train_data).n_images;
+    const uint64_t n_images = p->train_data->info.n_images;
     t->accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
     t->batches_per_epoch = n_images / p->model.batch;
     t->steps_per_epoch = t->batches_per_epoch / t->accumulate;
@@ -136,7 +137,7 @@ static comet_status plan_steps(trainer *t)
 /* The loader's queue beside the model, one for training and one for evaluation. */
 static comet_status check_memory(const comet_train_params *p)
 {
-    const comet_dataset_info d = comet_dataset_describe(p->train_data);
+    const comet_dataset_info d = p->train_data->info;
     const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
     return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (COMET_LOADER_QUEUE + 1));
 }
@@ -223,7 +224,7 @@ comet_status trainer_start(trainer *t)
         status = open_loader(t);
     if (status != COMET_OK)
         return status;
-    t->n_assessments = comet_model_compression(t->model).n_assessments; /* a checkpoint may bring some */
+    t->n_assessments = assess_figures(t->model).n_assessments; /* a checkpoint may bring some */
     trainer_look_for_early_stop(t);
     comet_train_event event = trainer_event(t, COMET_EVENT_START, NULL);
     event.finished = is_finished(t);

@@ -13,9 +13,10 @@
 
 comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const char *text)
 {
-    const comet_loader_stats loader = t->loader ? comet_loader_stats_get(t->loader) : (comet_loader_stats){0};
+    const comet_loader_stats loader = t->loader ? loader_stats(t->loader) : (comet_loader_stats){0};
     const bool step = kind == COMET_EVENT_STEP;
     return (comet_train_event){
+        .size = sizeof(comet_train_event),
         .kind = kind,
         .text = text,
         .model = t->model,
@@ -30,7 +31,7 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .test_top1 = t->state.test_top1,
         .test_top5 = t->state.test_top5,
         .best_top1 = t->state.best_top1 >= 0 ? t->state.best_top1 : NAN,
-        .seconds = comet_now() - t->began,
+        .seconds = comet_seconds() - t->began,
         .train_seconds = t->train_seconds,
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
         .wait_share = t->train_seconds > 0 ? fmin(loader.wait_seconds / t->train_seconds, 1) : 0,
@@ -67,7 +68,7 @@ void trainer_note(const trainer *t, const char *format, ...)
 
 void trainer_note_skipped(trainer *t)
 {
-    const comet_loader_stats stats = comet_loader_stats_get(t->loader);
+    const comet_loader_stats stats = loader_stats(t->loader);
     if (stats.n_skipped == t->n_skipped_told)
         return;
     trainer_note(t, "%" PRIu64 " broken image%s skipped so far; the first: %s", stats.n_skipped,

@@ -1,0 +1,73 @@
+/*
+ * Models in files: weights as safetensors that PyTorch reads and writes, and what a run's checkpoints hold
+ * (docs/checkpoints.md).
+ *
+ *   comet_weights_save, _load      weights and running statistics of a model
+ *   comet_weights_classes, _net    what a file is for
+ *   comet_weights_export           a checkpoint's weights in a file of their own
+ *   comet_checkpoint_newest        the file of a run's folder to take weights from
+ *   comet_checkpoint_describe      what the newest checkpoint holds
+ *
+ * Files are not trusted: everything in them is checked before it is used. COMET_ERROR_IO for files that cannot be opened, read
+ * or written, COMET_ERROR_CORRUPT for those that are not what they should be. Any thread, but a model serves one at a time.
+ */
+#ifndef COMET_WEIGHTS_H
+#define COMET_WEIGHTS_H
+
+#include "comet/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Weights and running statistics as safetensors, written to a temporary file and renamed. */
+COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
+
+/* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
+ * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. The model is unchanged
+ * where the file is refused. */
+COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
+
+/* The number of classes that the weights in a file are for: outputs of the layer that gives `net` its scores. The rest of the
+ * file is not looked at. COMET_ERROR_CORRUPT where it has no weights of such a layer. */
+COMET_API comet_status comet_weights_classes(const char *path, const comet_net *net, uint64_t *classes);
+
+/* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
+ * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
+COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Name of the newest checkpoint of a run's folder that is whole, for comet_text_free: last.safetensors or, where that is
+ * damaged or missing, previous.safetensors; *previous is then true and comet_last_error says what is wrong with the last. Reads
+ * all of the file. COMET_ERROR_IO where the folder has none. */
+COMET_API comet_status comet_checkpoint_newest(const char *folder, char **path, bool *previous);
+
+/* What a checkpoint says of its run, as far as that was recorded. */
+typedef struct comet_checkpoint_info {
+    size_t size;
+    uint64_t step, epoch, batch_in_epoch; /* updates and epochs done, batches of the epoch under way */
+    uint64_t n_steps;                     /* updates of the whole run */
+    uint64_t batch, accumulate;           /* images at once; batches whose gradients are averaged for an update */
+    uint64_t seed, n_threads;
+    comet_optimiser_kind optimiser;
+    double rate, warmup_epochs;     /* of the schedule */
+    bool lossy;                     /* are saved activations held within bounds? */
+    double noise, sigma;            /* the rule for the bounds, see comet_compression; the other is 0, or both are */
+    double best_top1, test_top1;    /* of the best and of the last evaluation, 0 to 1; NaN before the first */
+    bool previous;                  /* the newest file is damaged or missing: this is the one before */
+    char net[COMET_MAX_LAYER_NAME]; /* the net's name, cut to fit; "" where the file carries no net */
+} comet_checkpoint_info;
+
+COMET_API void comet_checkpoint_info_init(comet_checkpoint_info *info);
+/* What the newest checkpoint of a run's folder that is whole holds; which that is, comet_checkpoint_newest says. Reads all of
+ * the file. COMET_ERROR_IO where the folder has none. */
+COMET_API comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info);
+
+/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
+ * torch.load reads where the path ends in .pt. */
+COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
