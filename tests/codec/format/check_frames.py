@@ -11,7 +11,7 @@ import random
 import sys
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / "tools"))
 import decode_frame  # noqa: E402
 
 
