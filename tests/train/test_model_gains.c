@@ -13,12 +13,26 @@
 
 enum { N_BATCHES = 60, BATCH = 8 };
 
-/* The gradient that is passed on to an op, as it was when the op's weights got theirs. */
+/* The gradient that is passed on to an op, as it was when the op's weights got theirs; and what the batch norm after the op
+ * says of it. */
 typedef struct passed {
     const op *to;
     uint64_t n;
     float *gradient;
+    norm_harm harm;
 } passed;
+
+static bool needs_norm(void *self, const comet_model *m)
+{
+    (void)self, (void)m;
+    return true;
+}
+
+static void keep_harm(void *self, comet_model *m, const op *o, const norm_harm *harm)
+{
+    (void)m, (void)o;
+    ((passed *)self)->harm = *harm;
+}
 
 static comet_status keep_passed(void *self, comet_model *m, const op *o, uint32_t part)
 {
@@ -45,6 +59,14 @@ static double squared_distance(uint64_t n, const float *a, const float *b)
     return sum;
 }
 
+static double energy_of(const passed *p)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < p->n; i++)
+        sum += (double)p->gradient[i] * (double)p->gradient[i];
+    return sum;
+}
+
 /* A model, and the gradients that are passed on to its first convolution. */
 typedef struct side {
     trial t;
@@ -68,7 +90,7 @@ static void side_open(side *s, const comet_net *net, comet_compress_mode mode)
     const op *first = op_named(m, "first");
     s->to_first = (passed){.to = first, .n = BATCH * image_floats(m, first->output)};
     s->to_first.gradient = need_malloc(s->to_first.n * sizeof(float));
-    const listener l = {.self = &s->to_first, .part_done = keep_passed};
+    const listener l = {.self = &s->to_first, .part_done = keep_passed, .needs_norm = needs_norm, .norm_done = keep_harm};
     assert_ok(observer_add(&m->observer, &l));
     spread_scales(m, op_named(m, "norm"));
 }
@@ -107,9 +129,7 @@ static void add_batch(side *exact, side *lossy, uint64_t number, sums *s)
     const double eb = slot_eb(m, norm->own.slot);
     assert_true(a->due && eb > 0 && scale->eb == eb && pass->eb == eb && weights->eb == eb);
     const float *was = exact->to_first.gradient;
-    double energy = 0;
-    for (uint64_t i = 0; i < exact->to_first.n; i++)
-        energy += (double)was[i] * (double)was[i];
+    const double energy = energy_of(&exact->to_first);
     s->scale += weight_error(exact, lossy, "norm");
     s->scale_predicted += scale->gain * eb * eb;
     s->passed += squared_distance(exact->to_first.n, lossy->to_first.gradient, was) / energy;
@@ -153,10 +173,30 @@ static void test_batch_norm_and_convolution(void **state)
     check_net("second = conv out=32 kernel=3 pad=1 groups=2 bias=no\nr2 = relu");
 }
 
+/* The energy that is passed on, which errors are compared with, where gradients are alike: a batch norm takes off their mean
+ * and their product with its output, which are much of them then. */
+static void test_energy_passed_on(void **state)
+{
+    (void)state;
+    comet_net *net = net_of("net alike\ninput 3 16 16\nfirst = conv out=32 kernel=3 pad=1 bias=no\nnorm = batch_norm\n"
+                            "p = global_avg_pool\nflat = flatten\nfc = linear out=4\n");
+    side lossy;
+    side_open(&lossy, net, COMET_COMPRESS_FAST);
+    for (uint64_t number = 0; number < 5; number++) {
+        trial_batch(&lossy.t, number);
+        trial_gradients(&lossy.t, 1);
+        const double energy = energy_of(&lossy.to_first);
+        assert_near(lossy.to_first.harm.energy, energy, 0.01 * energy);
+    }
+    side_close(&lossy);
+    comet_net_destroy(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_norm_and_convolution),
+        cmocka_unit_test(test_energy_passed_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
