@@ -143,19 +143,24 @@ static void test_other_headers(void **state)
                   COMET_ERROR_UNSUPPORTED);
 }
 
-/* All four bytes of the length of version 2 count. */
+/* All four bytes of the length of version 2 count, each at its own place: the last makes it longer than a long file. */
 static void test_length_beyond_the_file(void **state)
 {
     static const char text[] = "{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}";
+    enum { LENGTH = sizeof text - 1, LONG = 1 << 18 };
+    char *file = need_malloc(LONG);
     for (int byte = 8; byte < 12; byte++) {
-        char file[12 + sizeof text - 1] = "\x93NUMPY\x02";
+        const size_t bytes = byte < 11 ? 12 + LENGTH : LONG;
         comet_npy_header h;
-        file[8] = (char)(sizeof text - 1);
-        memcpy(file + 12, text, sizeof text - 1);
-        assert_ok(comet_npy_parse(&h, file, sizeof file));
+        memset(file, ' ', LONG);
+        memcpy(file, "\x93NUMPY\x02\x00\x00\x00\x00\x00", 12);
+        memcpy(file + 12, text, LENGTH);
+        file[8] = (char)LENGTH;
+        assert_ok(comet_npy_parse(&h, file, bytes));
         file[byte] = (char)(file[byte] + 1);
-        assert_status(comet_npy_parse(&h, file, sizeof file), COMET_ERROR_CORRUPT);
+        assert_status(comet_npy_parse(&h, file, bytes), COMET_ERROR_CORRUPT);
     }
+    free(file);
 }
 
 int main(void)

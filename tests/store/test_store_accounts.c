@@ -383,12 +383,19 @@ static void test_coding_is_reported(void **state)
         assert_int_equal(r.n_chunks_raw, 0);
         free(x);
     }
-    float *x = make_data(SEED, DATA_BITS, &t);
-    comet_slot slot = declare_with(s, &t, COMET_EXACT, policy_of(COMET_POLICY_LOSSLESS, COMET_LEVEL_DENSE, 0));
+    float *x = make_data(SEED, DATA_BITS, &t), *walk = make_data(SEED, DATA_WALK_RIGHT, &t);
+    comet_slot slot = declare_with(s, &t, COMET_EXACT, policy_of(COMET_POLICY_LOSSLESS, COMET_LEVEL_FAST, 0));
     assert_ok(comet_store_put(s, slot, x));
-    const comet_slot_report r = report_of(s, slot);
+    comet_slot_report r = report_of(s, slot);
     assert_int_equal(r.n_chunks_raw, s->slots[slot]->n_tiles);
     assert_true(r.predictor == PREDICT_NONE && r.n_chunks_fast == 0 && r.n_chunks_dense == 0);
+    assert_ok(comet_store_drop(s, slot));
+    memcpy(x, walk, s->slots[slot]->tile_elements * sizeof *x); /* the only tile that is predicted */
+    assert_ok(comet_store_put(s, slot, x));
+    r = report_of(s, slot);
+    assert_true(r.n_chunks_raw > 1 && r.n_chunks_fast == 1);
+    assert_int_equal(r.predictor, PREDICT_LEFT);
+    free(walk);
     free(x);
     comet_store_destroy(s);
 }
