@@ -217,6 +217,43 @@ static void test_error_history(void **state)
     }
 }
 
+/* Errors are at the limit only if every measured step was stored with the bound; steps that were not measured do not count. */
+static void test_least_bound_of_steps(void **state)
+{
+    static const double parts[][2] = {{1, 1}, {1, 0.5}, {0.5, 1}, {0.98, 1}, {0.995, 1}};
+    static const bool at_limit[] = {true, false, false, false, true};
+    for (size_t k = 0; k < COUNT_OF(parts); k++) {
+        history h = history_begin(ADAPT_NOISE);
+        const double eb = adapt_eb(h.a, h.tensor);
+        adapt_observation seen = {.gain = 1e-3, .gradient_noise = 100, .mean_momentum = 10, .measured = NAN, .eb = eb / 100};
+        adapt_observe(h.a, h.consumer, &seen);
+        for (int i = 0; i < 2; i++) {
+            seen.eb = parts[k][i] * eb;
+            seen.measured = 1e-3 * seen.eb * seen.eb;
+            adapt_observe(h.a, h.consumer, &seen);
+        }
+        adapt_assess(h.a, ++h.step);
+        assert_true(adapt_consumer_state(h.a, h.consumer).at_limit == at_limit[k]);
+        adapt_destroy(h.a);
+    }
+}
+
+/* A retreat forgets errors below the limit as it forgets those at the limit. */
+static void test_retreat_forgets_both_histories(void **state)
+{
+    for (int below = 0; below < 2; below++) {
+        history h = history_begin(ADAPT_NOISE);
+        const double stored = below ? 0.5 : 1;
+        assess_error(&h, 40, 0.9, stored);
+        assert_ratios(&h, 0.9, below ? NAN : 0.9);
+        adapt_retreat(h.a, ++h.step);
+        history_observe(&h);
+        assess_error(&h, 10, 0.9, stored);
+        assert_ratios(&h, NAN, NAN);
+        adapt_destroy(h.a);
+    }
+}
+
 /* Steps with errors of 0.2 and 1 are averaged as variances, or as standard deviations under the paper's rule: predicted errors,
  * measured errors, and the bound from either. */
 static void test_means_over_steps(void **state)
@@ -319,10 +356,15 @@ static void test_documented_steps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_documented_steps), cmocka_unit_test(test_closed_loop),
-        cmocka_unit_test(test_calibration),      cmocka_unit_test(test_measured_below_limit),
-        cmocka_unit_test(test_error_history),    cmocka_unit_test(test_means_over_steps),
+        cmocka_unit_test(test_documented_steps),
+        cmocka_unit_test(test_closed_loop),
+        cmocka_unit_test(test_calibration),
+        cmocka_unit_test(test_measured_below_limit),
+        cmocka_unit_test(test_error_history),
+        cmocka_unit_test(test_means_over_steps),
         cmocka_unit_test(test_measured_once),
+        cmocka_unit_test(test_least_bound_of_steps),
+        cmocka_unit_test(test_retreat_forgets_both_histories),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

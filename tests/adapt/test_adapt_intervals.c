@@ -163,6 +163,53 @@ static void test_retreat_while_collecting(void **state)
     adapt_destroy(a);
 }
 
+/* After a retreat a pass-on consumer has no limit to rise from slowly, and predicted harm is none that a measured one must
+ * exceed. */
+static void test_retreat_forgets_limits(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t passed = new_tensor(a, 10), pass = new_pass(a, passed);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    observe(a, pass, 1, NAN);
+    observe(a, consumer, 4, 100);
+    adapt_assess(a, 1);
+    assert_near(adapt_eb(a, passed), 0.1, 1e-15);
+    adapt_retreat(a, 2);
+    observe(a, pass, 1.0 / 16, NAN);
+    const adapt_observation seen = {.gain = 4, .gradient_noise = 100, .measured = 1e-2, .eb = 0.2}; /* a harm of 1/400 */
+    adapt_observe(a, consumer, &seen);
+    adapt_assess(a, 3);
+    assert_near(adapt_eb(a, passed), 0.4, 1e-14);
+    assert_near(adapt_consumer_state(a, consumer).sigma_predicted, adapt_eb(a, tensor) * sqrt(0.25 / 5), 1e-14);
+    adapt_destroy(a);
+}
+
+/* The gap never exceeds the window, however old the run; nor in a run resumed with a shorter window. */
+static void test_window_is_the_longest_gap(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 24, false), *b = new_adapt(ADAPT_NOISE, 0.01, 5, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    assert_true(new_tensor(b, 10) == tensor && new_parameter(b, tensor, 5) == consumer);
+    double noise = 100;
+    uint64_t step = 0, before = 0;
+    while (step < 2000) {
+        before = step;
+        step = next_assessment(a, consumer, step, 1, &noise);
+        assert_true(step - before <= 24);
+    }
+    assert_int_equal(step - before, 24);
+    double *numbers = need_malloc(adapt_n_numbers(a) * sizeof *numbers);
+    adapt_export(a, numbers);
+    assert_ok(adapt_import(b, numbers, adapt_n_numbers(a)));
+    step = next_assessment(b, consumer, step, 1.5, &noise); /* at the time that was planned; it leaves the gap as it is */
+    before = step;
+    step = next_assessment(b, consumer, step, 1, &noise);
+    assert_int_equal(step - before, 5);
+    free(numbers);
+    adapt_destroy(a);
+    adapt_destroy(b);
+}
+
 /* ---- checkpoints ---- */
 
 enum { N_TWIN = 4 };
@@ -269,10 +316,16 @@ static void test_foreign_numbers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_windows),          cmocka_unit_test(test_gap_by_errors),
-        cmocka_unit_test(test_collecting_steps), cmocka_unit_test(test_window_of_one),
-        cmocka_unit_test(test_retreat),          cmocka_unit_test(test_retreat_while_collecting),
-        cmocka_unit_test(test_resume),           cmocka_unit_test(test_foreign_numbers),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_gap_by_errors),
+        cmocka_unit_test(test_collecting_steps),
+        cmocka_unit_test(test_window_of_one),
+        cmocka_unit_test(test_retreat),
+        cmocka_unit_test(test_retreat_while_collecting),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_foreign_numbers),
+        cmocka_unit_test(test_retreat_forgets_limits),
+        cmocka_unit_test(test_window_is_the_longest_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,7 @@
 #include "base/checksum.h"
 #include "base/convert.h"
 #include "base/describe.h"
+#include "base/memory.h"
 #include "base/status.h"
 #include "base/threads.h"
 #include "base/work_parts.h"
@@ -112,6 +113,43 @@ static void test_bytes(void **state)
         assert_int_equal(bit_length_u64(UINT64_C(1) << i), i + 1);
     assert_true(ceil_div_u64(UINT64_MAX, 2) == UINT64_C(1) << 63);
     assert_int_equal(ceil_div_u64(0, 7) + ceil_div_u64(7, 7) + ceil_div_u64(8, 7), 3);
+}
+
+/* ---- memory ---- */
+
+static void test_allocation(void **state)
+{
+    const comet_allocator own = comet_allocator_of(NULL);
+    for (size_t bytes = 1; bytes < 300; bytes += 37) {
+        uint8_t *memory = comet_allocate(&own, bytes);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % COMET_ALIGNMENT, 0);
+        memset(memory, 1, bytes);
+        comet_release(&own, memory, bytes);
+    }
+    for (size_t less = 0; less < COMET_ALIGNMENT; less++) /* rounding up must not wrap around to a few bytes */
+        assert_null(comet_allocate(&own, SIZE_MAX - less));
+    assert_non_null(strstr(comet_last_error(), "out of memory"));
+}
+
+/* Buffers grow, never shrink, and forget what they had where they cannot grow. */
+static void test_buffers(void **state)
+{
+    test_allocator memory = {0};
+    const comet_hooks hooks = hooks_with(&memory);
+    const comet_allocator allocator = comet_allocator_of(&hooks);
+    comet_buffer b = {0};
+    assert_ok(comet_buffer_reserve(&allocator, &b, 1000));
+    const void *first = b.data;
+    assert_ok(comet_buffer_reserve(&allocator, &b, 1000));
+    assert_ok(comet_buffer_reserve(&allocator, &b, 10));
+    assert_true(b.data == first && b.bytes == 1000 && memory.n_calls == 1);
+    assert_ok(comet_buffer_reserve(&allocator, &b, 1001));
+    assert_true(b.bytes == 1001 && memory.live_bytes == 1001 && memory.n_live == 1);
+    memory.fail_from = memory.n_calls + 1;
+    assert_status(comet_buffer_reserve(&allocator, &b, 2000), COMET_ERROR_MEMORY);
+    assert_true(b.data == NULL && b.bytes == 0 && memory.n_live == 0 && !memory.misused);
+    comet_buffer_free(&allocator, &b);
 }
 
 /* ---- half precision ---- */
@@ -370,6 +408,8 @@ static void test_isa_cap(void **state)
         assert_true((int)active <= i && active <= best && active == comet_isa_active());
     }
     assert_int_equal(comet_isa_active(), best);
+    if (best > COMET_ISA_NEON) /* a family of another architecture is none of this machine's */
+        assert_int_equal(comet_isa_set_cap(COMET_ISA_NEON), COMET_ISA_REFERENCE);
     comet_isa_set_cap(before);
     assert_string_equal(comet_isa_name(COMET_ISA_REFERENCE), "reference");
     assert_string_equal(comet_isa_name(COMET_ISA_NEON), "neon");
@@ -478,6 +518,8 @@ int main(void)
         cmocka_unit_test(test_checksum_known_values),
         cmocka_unit_test(test_checksum_sees_every_bit),
         cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_allocation),
+        cmocka_unit_test(test_buffers),
         cmocka_unit_test(test_half_to_float_and_back),
         cmocka_unit_test(test_half_rounds_to_nearest_even),
         cmocka_unit_test(test_half_overflow_and_random_floats),
