@@ -476,7 +476,8 @@ static void test_memory_of_the_machine(void **state)
     assert_ok(comet_memory_resident_limit(&resident));
     assert_ok(comet_memory_address_limit(&address));
     assert_true(resident.bytes > 0 && resident.used > 0 && address.used >= resident.used);
-    assert_true(comet_memory_available() <= address.bytes && comet_program_rss() < resident.used);
+    assert_true(comet_memory_available() <= address.bytes);
+    assert_true(comet_program_rss() < resident.used + (1 << 20)); /* the kernel's count of `used` may be some pages old */
     const uint64_t before = comet_peak_rss(), used = resident.used;
     char *touched = need_malloc(bytes);
     for (size_t i = 0; i < bytes; i += 4096)
