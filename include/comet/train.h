@@ -48,8 +48,8 @@ COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind
 COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
 
 /* The largest rate of a run that was given none: SGD 0.1 x images / 256, at most 0.4, or 0.05 for nets without batch norm;
- * AdamW 0.001 x sqrt(images / 256), at most 0.002. Nets with depthwise convolutions have a third of SGD's; runs of n_steps
- * below 100 have n_steps / 100 of all that. */
+ * AdamW 0.004 x sqrt(images / 256), at most 0.004, or for nets without batch norm a quarter of that, at most 0.002. Nets with
+ * depthwise convolutions have a third of SGD's; runs of n_steps below 100 have n_steps / 100 of all that. */
 COMET_API double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, uint64_t images_per_update,
                                     uint64_t n_steps);
 

@@ -80,8 +80,10 @@ static void test_default_rates(void **state)
     assert_near(default_rate("efficientnet_b0", COMET_OPTIMISER_SGD, 32), 0.0125 / 3, 1e-12); /* depthwise convolutions */
     assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_SGD, 256, 100), 0.1, 1e-12);
     assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_SGD, 256, 20), 0.02, 1e-12); /* too short to rise that far */
-    assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_ADAMW, 256, 50), 5e-4, 1e-12);
-    assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 256), 1e-3, 1e-12);
+    assert_near(rate_of_steps("resnet18", COMET_OPTIMISER_ADAMW, 256, 50), 2e-3, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 256), 4e-3, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 64), 2e-3, 1e-12);
+    assert_near(default_rate("resnet18", COMET_OPTIMISER_ADAMW, 65536), 4e-3, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 64), 5e-4, 1e-12);
     assert_near(default_rate("vgg16", COMET_OPTIMISER_ADAMW, 65536), 2e-3, 1e-12);
 }

@@ -53,7 +53,7 @@ double comet_default_rate(const comet_net *net, comet_optimiser_kind optimiser, 
 {
     const double times = (double)images_per_update / RATE_IMAGES, length = fmin((double)n_steps / RATE_STEPS, 1);
     if (optimiser == COMET_OPTIMISER_ADAMW)
-        return length * fmin(1e-3 * sqrt(times), 2e-3);
+        return length * (has_batch_norm(net) ? fmin(4e-3 * sqrt(times), 4e-3) : fmin(1e-3 * sqrt(times), 2e-3));
     return length * fmin(0.1 * times, has_batch_norm(net) ? 0.4 : 0.05) / (has_depthwise(net) ? 3 : 1);
 }
 
