@@ -36,7 +36,7 @@ err_has 'rate 0.0015625, the default for 1 update of 400 images; --rate sets ano
 has auto_batch.jsonl '"event":"note".*batch 400 (chosen)'
 has auto_batch.jsonl '"event":"start".*"batch":400'
 run 0 train $settings --batch auto --max-steps 1 --optimiser adamw
-err_has 'rate 1.25e-05, the default for 1 update of 400 images'
+err_has 'rate 4e-05, the default for 1 update of 400 images'
 run 0 train $settings --batch auto --max-steps 1 --rate 0.02
 err_lacks 'rate 0.'
 run 0 train ${settings/--images 400/--images 2000} --batch auto --memory 2GiB --max-steps 1
