@@ -238,6 +238,24 @@ static void test_least_bound_of_steps(void **state)
     }
 }
 
+/* Where the gain is 0, or the tensor was stored exactly, there is no error to measure. */
+static void test_nothing_to_measure(void **state)
+{
+    static const struct {
+        double gain, eb;
+    } cases[] = {{0, 0.1}, {1, 0}, {1, 0.1}};
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+        const uint32_t consumer = new_parameter(a, new_tensor(a, 10), 100);
+        const adapt_observation seen = {.gain = cases[i].gain, .gradient_noise = 100, .measured = 0.25, .eb = cases[i].eb};
+        adapt_observe(a, consumer, &seen);
+        adapt_assess(a, 1);
+        const double measured = adapt_consumer_state(a, consumer).sigma_measured;
+        assert_true(i < 2 ? isnan(measured) : fabs(measured - 0.05) < 1e-15);
+        adapt_destroy(a);
+    }
+}
+
 /* A retreat forgets errors below the limit as it forgets those at the limit. */
 static void test_retreat_forgets_both_histories(void **state)
 {
@@ -365,6 +383,7 @@ int main(void)
         cmocka_unit_test(test_measured_once),
         cmocka_unit_test(test_least_bound_of_steps),
         cmocka_unit_test(test_retreat_forgets_both_histories),
+        cmocka_unit_test(test_nothing_to_measure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

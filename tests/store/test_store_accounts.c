@@ -265,6 +265,27 @@ static void test_infinite_multiple(void **state)
     comet_store_destroy(s);
 }
 
+/* The deviation is that of the finite elements, wherever the others lie. */
+static void test_deviation_of_finite_elements(void **state)
+{
+    enum { N = 37 };
+    comet_tensor t = tensor_1d(COMET_DTYPE_F32, N);
+    comet_store *s = store_with(NULL, 1, NULL);
+    comet_slot_policy p = bounded(0.5);
+    p.of_deviation = true;
+    comet_slot slot = declare_with(s, &t, COMET_LOSSY, p);
+    for (int at = 0; at < N; at++) {
+        float x[N];
+        for (int i = 0; i < N; i++)
+            x[i] = (i - (i > at)) % 2 ? 4 : 2;
+        x[at] = at % 2 ? NAN : INFINITY; /* 18 of either value are left */
+        assert_ok(comet_store_put(s, slot, x));
+        assert_near(report_of(s, slot).eb, 0.5, 1e-12);
+        assert_ok(comet_store_drop(s, slot));
+    }
+    comet_store_destroy(s);
+}
+
 /* Elements within a 32nd of the bound belong to a plateau and come back as its value; others do not. */
 static void test_reach_of_plateaus(void **state)
 {
@@ -438,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_spilled_damage),
         cmocka_unit_test(test_exact_slots_take_no_bound),
         cmocka_unit_test(test_infinite_multiple),
+        cmocka_unit_test(test_deviation_of_finite_elements),
         cmocka_unit_test(test_reach_of_plateaus),
         cmocka_unit_test(test_second_peak),
         cmocka_unit_test(test_seconds),
