@@ -166,6 +166,26 @@ static void test_slack_at_segment_end(void **state)
     }
 }
 
+/* Tiles begin at cache lines of their own, in lent memory counted from its first byte. */
+static void test_tiles_share_no_line(void **state)
+{
+    uint8_t *lent = need_malloc(4096);
+    for (int in_lent = 0; in_lent < 2; in_lent++) {
+        heap h;
+        heap_marks marks = {0, 0};
+        heap_open(&h);
+        heap_lend(&h, lent + 1, 4095);
+        const uint8_t *first = heap_claim(&h, 1, in_lent ? 4095 : 0, &marks);
+        assert_true(in_lent ? first == lent + 1 : (uintptr_t)first % COMET_ALIGNMENT == 0);
+        assert_ptr_equal(heap_claim(&h, 65, in_lent ? 4095 : 0, &marks), first + 64);
+        assert_ptr_equal(heap_claim(&h, 64, in_lent ? 4095 : 0, &marks), first + 192);
+        assert_ptr_equal(heap_claim(&h, 1, in_lent ? 4095 : 0, &marks), first + 256);
+        assert_true(in_lent ? marks.lent == 257 && marks.own == 0 : marks.lent == 0 && marks.own == COMET_ALIGNMENT + 257);
+        heap_close(&h);
+    }
+    free(lent);
+}
+
 /* A tile larger than a segment has a segment of its own, with room for header and slack. */
 static void test_large_tiles(void **state)
 {
@@ -456,6 +476,7 @@ int main(void)
         cmocka_unit_test(test_marks_are_forgotten),
         cmocka_unit_test(test_slack_at_segment_end),
         cmocka_unit_test(test_large_tiles),
+        cmocka_unit_test(test_tiles_share_no_line),
         cmocka_unit_test(test_spilled_damage),
         cmocka_unit_test(test_exact_slots_take_no_bound),
         cmocka_unit_test(test_infinite_multiple),
