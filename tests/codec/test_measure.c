@@ -230,6 +230,27 @@ static void test_estimate_of_uneven_data(void **state)
     free(x);
 }
 
+/* Of one or two chunks all are looked at, so that the estimate is the size of the frame, with header and index, to a byte. */
+static void test_estimate_of_small_tensors(void **state)
+{
+    static const uint64_t lengths[] = {1, 100, 5000, 8000};
+    comet_encoder *encoder = new_encoder(NULL, 1);
+    for (size_t i = 0; i < COUNT_OF(lengths); i++)
+        for (int level = COMET_LEVEL_FAST; level <= COMET_LEVEL_AUTO; level++) {
+            comet_tensor t = tensor_1d(COMET_DTYPE_F32, lengths[i]);
+            float *x = make_data(i, DATA_RELU, &t);
+            comet_params p = params_of((comet_level)level, 0.05);
+            p.chunk_elements = 5000;
+            uint64_t bytes = 0;
+            assert_ok(comet_encoder_estimate(encoder, &t, &p, x, &bytes, NULL));
+            blob frame = encode(encoder, &t, &p, x, NULL);
+            assert_within((double)bytes, (double)frame.bytes - 1, (double)frame.bytes + 1);
+            free(frame.data);
+            free(x);
+        }
+    comet_encoder_destroy(encoder);
+}
+
 /* ---- target ratio ---- */
 
 /* The target is reached, and a bound a third smaller would not have done. */
@@ -528,6 +549,7 @@ int main(void)
         cmocka_unit_test(test_relative_bound_of_a_constant),
         cmocka_unit_test(test_estimate),
         cmocka_unit_test(test_estimate_of_uneven_data),
+        cmocka_unit_test(test_estimate_of_small_tensors),
         cmocka_unit_test(test_target_ratio),
         cmocka_unit_test(test_target_ratio_does_not_depend_on_room),
         cmocka_unit_test(test_target_ratio_out_of_reach),
