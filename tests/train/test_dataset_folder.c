@@ -244,6 +244,28 @@ static void test_folder_holdout(void **state)
     comet_dataset_close(test);
 }
 
+static uint64_t fingerprint_of(const char *folder)
+{
+    uint64_t hash = 0;
+    comet_dataset *d = open_data(text_of("folder:%s", folder), COMET_SPLIT_TRAIN);
+    assert_ok(dataset_fingerprint(d, &hash));
+    comet_dataset_close(d);
+    return hash;
+}
+
+/* The same pictures with another name for a class are other data: a run must not go on with them. */
+static void test_folder_fingerprint_has_the_names_of_classes(void **state)
+{
+    const char *folder = *state;
+    make_folder(text_of("%s/train", folder));
+    add_picture(folder, "train", "ant", "1.png");
+    add_picture(folder, "train", "bee", "1.png");
+    const uint64_t before = fingerprint_of(folder);
+    assert_true(before == fingerprint_of(folder));
+    assert_int_equal(rename(text_of("%s/train/bee", folder), text_of("%s/train/cow", folder)), 0);
+    assert_true(before != fingerprint_of(folder));
+}
+
 static void test_folder_faults(void **state)
 {
     const char *folder = *state;
@@ -363,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_random_crops_lie_inside),
         IN_FOLDER(test_folder_with_parts),
         IN_FOLDER(test_folder_holdout),
+        IN_FOLDER(test_folder_fingerprint_has_the_names_of_classes),
         IN_FOLDER(test_folder_faults),
         cmocka_unit_test(test_damaged_pictures),
         cmocka_unit_test(test_jpeg_scans_are_limited),

@@ -8,6 +8,7 @@
 
 #include "train/data/crop.h"
 #include "train/data/dataset.h"
+#include "train/data/picture.h"
 
 /* Is the count of n draws, each true with a probability of p, as it should be? */
 static void check_count(const char *what, double count, double n, double p)
@@ -108,6 +109,12 @@ static void test_every_row_has_its_own_augmentation(void **state)
 
 /* ---- crops ---- */
 
+/* Brightness rises to the right. */
+static void draw_rise(uint32_t x, uint32_t y, uint8_t rgb[3])
+{
+    rgb[0] = rgb[1] = rgb[2] = (uint8_t)(x < 25 ? 10 * x : 250);
+}
+
 /* How often boxes begin at the first pixel and end at the last one, and how often that is expected. */
 typedef struct edges {
     double n_first, n_last, expected, variance;
@@ -172,14 +179,36 @@ static void test_crops_have_the_sizes_of_the_rule(void **state)
     assert_near(squares / n, spread * spread / 3, 0.05 * spread * spread);
 }
 
-/* ---- flips ---- */
-
-static void draw_rise(uint32_t x, uint32_t y, uint8_t rgb[3])
+/* A JPEG is decoded smaller only where its box still has a pixel for every pixel of the image, along both sides. */
+static void test_shrunk_pictures_have_enough_pixels(void **state)
 {
-    rgb[0] = rgb[1] = rgb[2] = (uint8_t)(10 * x);
+    enum { SIDE = 16 };
+    const drawing rise = {90, 90, draw_rise};
+    blob file = jpeg_bytes(&rise, JPEG_COLOUR, 90);
+    comet_buffer pixels = {NULL, 0};
+    unsigned n_shrunk = 0;
+    for (uint32_t trial = 0; trial < 400; trial++) {
+        comet_random random = comet_random_start(4, COMET_STREAM_AUGMENT, 0, trial), again = random;
+        const box b = crop_choose(&(const crop_rule){&again, SIDE}, rise.width, rise.height);
+        const picture_request request = {
+            .name = "p.jpg", .file = file.data, .bytes = file.bytes, .crop = {&random, SIDE}, .pixels = &pixels};
+        picture p;
+        assert_ok(picture_decode(&p, &request));
+        const double shrink = b.width / p.wanted.width;
+        assert_near(b.height / p.wanted.height, shrink, 1e-9);
+        assert_true(shrink == 1 || fmin(p.wanted.width, p.wanted.height) >= SIDE);
+        assert_true(fmin(b.width, b.height) < 2 * shrink * SIDE); /* and no larger than it needs to be, up to 8 times */
+        n_shrunk += shrink > 1;
+    }
+    assert_true(n_shrunk > 100 && n_shrunk < 400);
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    comet_buffer_free(&allocator, &pixels);
+    free(file.data);
 }
 
-/* Brightness rises to the right: an image that falls is mirrored. */
+/* ---- flips ---- */
+
+/* An image whose brightness falls to the right is mirrored. */
 static double count_mirrored(const comet_dataset *d, uint32_t n)
 {
     const size_t width = d->info.width;
@@ -326,10 +355,10 @@ static void test_npy_holdout_moves_labels_with_images(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_epoch_has_its_own_order), cmocka_unit_test(test_every_row_has_its_own_augmentation),
-        cmocka_unit_test(test_crops_reach_every_edge_alike),  cmocka_unit_test(test_crops_have_the_sizes_of_the_rule),
-        IN_FOLDER(test_half_of_the_pictures_are_mirrored),    IN_FOLDER(test_folder_holdout_moves_labels_with_pictures),
-        IN_FOLDER(test_npy_holdout_moves_labels_with_images),
+        cmocka_unit_test(test_every_epoch_has_its_own_order),      cmocka_unit_test(test_every_row_has_its_own_augmentation),
+        cmocka_unit_test(test_crops_reach_every_edge_alike),       cmocka_unit_test(test_crops_have_the_sizes_of_the_rule),
+        cmocka_unit_test(test_shrunk_pictures_have_enough_pixels), IN_FOLDER(test_half_of_the_pictures_are_mirrored),
+        IN_FOLDER(test_folder_holdout_moves_labels_with_pictures), IN_FOLDER(test_npy_holdout_moves_labels_with_images),
     };
     return cmocka_run_group_tests_name("draws", tests, NULL, NULL);
 }

@@ -119,16 +119,22 @@ static void check_moments(comet_init init, double variance, double largest)
 
 static void test_initialise(void **state)
 {
-    float bias[100];
+    enum { N_BIASES = 3000 };
+    float bias[N_BIASES];
     check_moments(COMET_INIT_DEFAULT, 1.0 / 50 / 3, 1 / sqrt(50.0));
     check_moments(COMET_INIT_HE_FAN_OUT, 2.0 / 20, INFINITY);
     check_moments(COMET_INIT_NORMAL_001, 1e-4, INFINITY);
     check_moments(COMET_INIT_UNIFORM_FAN_OUT, 1.0 / 20 / 3, 1 / sqrt(20.0));
-    initialise_bias(1, 2, COMET_INIT_HE_FAN_OUT, 50, 100, bias);
-    for (int i = 0; i < 100; i++)
+    initialise_bias(1, 2, COMET_INIT_HE_FAN_OUT, 50, N_BIASES, bias);
+    for (int i = 0; i < N_BIASES; i++)
         assert_true(bias[i] == 0);
-    initialise_bias(1, 2, COMET_INIT_DEFAULT, 50, 100, bias);
-    assert_true(bias[0] != 0 && fabsf(bias[0]) <= 1 / sqrtf(50));
+    double squares = 0;
+    initialise_bias(1, 2, COMET_INIT_DEFAULT, 50, N_BIASES, bias);
+    for (int i = 0; i < N_BIASES; i++) {
+        assert_true(fabsf(bias[i]) <= 1 / sqrtf(50));
+        squares += (double)bias[i] * (double)bias[i];
+    }
+    assert_near(squares / N_BIASES, 1.0 / 50 / 3, 0.05 / 50 / 3); /* uniform, as weights are */
 }
 
 int main(void)

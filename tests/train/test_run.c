@@ -9,12 +9,14 @@
 
 #include "train/data/dataset.h"
 #include "train/files/checkpoint.h"
+#include "train/files/weights.h"
 
 #include "tiny_net.h"
 
 enum { N_TRAIN = 50, N_TEST = 11, BATCH = 8, STEPS_PER_EPOCH = 6, MOST_STEPS = 60 };
 
 static char folder[256];
+static const char plain_net[] = "input 3 8 8\nflat = flatten\nfc = linear out=4\n";
 
 typedef struct seen {
     comet_dataset *test; /* scored again by hand after each epoch; NULL: not */
@@ -182,6 +184,15 @@ static void test_means_and_scores(void **state)
     close_setting(&s);
 }
 
+static bool has_momentum(const char *path)
+{
+    safetensors_file *file = NULL;
+    assert_ok(safetensors_open(&file, path));
+    const bool found = safetensors_find(file, WEIGHTS_OPTIMISER_PREFIX "momentum.fc.bias") != NULL;
+    safetensors_close(file);
+    return found;
+}
+
 /* Steps 4, 8, 16 and 20 by --save-steps, 6, 12, 18 and 22 at the end of an epoch or the run; best.safetensors has the weights
  * of the best epoch. */
 static void test_steps_that_are_saved(void **state)
@@ -208,8 +219,11 @@ static void test_steps_that_are_saved(void **state)
     const comet_model_params p = trial_params(1);
     assert_ok(comet_model_create(&best, s.net, &p));
     assert_ok(comet_weights_load(best, path));
+    assert_false(has_momentum(path));
     assert_near(first_bias(best), s.seen.fc_bias_at_best, 0);
     comet_model_destroy(best);
+    snprintf(path, sizeof path, "%s/last.safetensors", folder);
+    assert_true(has_momentum(path));
     close_setting(&s);
 }
 
@@ -221,7 +235,7 @@ static void test_patience_counts_epochs(void **state)
         setting s;
         open_setting(&s);
         comet_net_destroy(s.net);
-        s.p.net = s.net = net_of("input 3 8 8\nflat = flatten\nfc = linear out=4\n");
+        s.p.net = s.net = net_of(plain_net);
         s.p.epochs = 9;
         s.p.patience = patience;
         comet_schedule_init(&s.p.schedule, COMET_SCHEDULE_CONSTANT, 0);
@@ -231,21 +245,55 @@ static void test_patience_counts_epochs(void **state)
     }
 }
 
-/* A run with another seed begins with other weights and takes other batches; the same seed gives the same bits. */
-static void test_seeds_choose_the_run(void **state)
+/* From the same weights and without dropout, only the order of images is the seed's: other seeds give other batches from the
+ * first step on, and the same seed gives the same bits. */
+static void test_seeds_choose_the_batches(void **state)
 {
     double losses[4];
+    char path[300];
+    snprintf(path, sizeof path, "%s/start.safetensors", folder);
     for (int i = 0; i < 4; i++) {
         setting s;
         open_setting(&s);
-        s.p.epochs = 1;
+        comet_net_destroy(s.net);
+        s.p.net = s.net = net_of(plain_net);
+        if (i == 0) {
+            const comet_model_params p = trial_params(1);
+            comet_model *model = NULL;
+            assert_ok(comet_model_create(&model, s.net, &p));
+            assert_ok(comet_weights_save(model, path));
+            comet_model_destroy(model);
+        }
+        s.p.max_steps = 1;
+        s.p.weights = path;
         s.p.model.seed = (uint64_t)i % 3;
         run(&s);
-        losses[i] = s.seen.losses[STEPS_PER_EPOCH - 1];
+        losses[i] = s.seen.losses[0];
         close_setting(&s);
     }
+    unlink(path);
     assert_memory_equal(&losses[0], &losses[3], sizeof(double));
     assert_true(losses[0] != losses[1] && losses[1] != losses[2] && losses[0] != losses[2]);
+}
+
+/* One-cycle reaches its largest rate for a moment and takes the rate that was found; other schedules stay there and take a
+ * third of it. */
+static void test_found_rates_fit_the_schedule(void **state)
+{
+    static const comet_schedule_kind kinds[] = {COMET_SCHEDULE_ONECYCLE, COMET_SCHEDULE_CONSTANT, COMET_SCHEDULE_STEP,
+                                                COMET_SCHEDULE_COSINE};
+    comet_rate_search found[COUNT_OF(kinds)];
+    for (size_t i = 0; i < COUNT_OF(kinds); i++) {
+        setting s;
+        open_setting(&s);
+        s.p.model.batch = N_TRAIN;
+        comet_schedule_init(&s.p.schedule, kinds[i], 0.1);
+        assert_ok(comet_rate_find(&s.p, &found[i]));
+        assert_true(found[i].found);
+        assert_memory_equal(&found[i].rate_at_lowest, &found[0].rate_at_lowest, sizeof(double));
+        assert_near(found[i].rate, found[i].rate_at_lowest / (i == 0 ? 1 : 3), 0.005 * found[i].rate); /* three digits */
+        close_setting(&s);
+    }
 }
 
 static int set_up(void **state)
@@ -267,9 +315,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rates_of_steps),       cmocka_unit_test(test_means_and_scores),
-        cmocka_unit_test(test_steps_that_are_saved), cmocka_unit_test(test_patience_counts_epochs),
-        cmocka_unit_test(test_seeds_choose_the_run),
+        cmocka_unit_test(test_rates_of_steps),           cmocka_unit_test(test_means_and_scores),
+        cmocka_unit_test(test_steps_that_are_saved),     cmocka_unit_test(test_patience_counts_epochs),
+        cmocka_unit_test(test_seeds_choose_the_batches), cmocka_unit_test(test_found_rates_fit_the_schedule),
     };
     return cmocka_run_group_tests_name("run", tests, set_up, tear_down);
 }

@@ -9,8 +9,23 @@ run 0 train $settings --max-steps 40 --save-steps 10 --out cut
 run 0 eval b --last --data synthetic --images 400 --json -j 1
 top1=$(sed 's/.*"top1":\([0-9.]*\).*/\1/' .out)
 if tail -1 b.jsonl | grep -q "\"top1\":$top1,"; then pass; else fault "eval gives another top-1 than the run: $top1"; fi
+# near KEY EVENT: the log's last line of this event has the figure that eval printed, but for rounding.
+near() {
+    local ours theirs
+    ours=$(sed "s/.*\"$1\":\([0-9.e-]*\).*/\1/" .out)
+    theirs=$(grep "\"event\":\"$2\"" b.jsonl | tail -1 | sed "s/.*[,{]\"$1\":\([0-9.e-]*\).*/\1/")
+    if awk "BEGIN { d = $ours - $theirs; exit !(d < 1e-5 && d > -1e-5) }"; then pass; else fault "$1 of $2 is $theirs in the log, not $ours"; fi
+}
+for key in loss top1 top5; do
+    near $key epoch
+    near $key end
+done
 run 0 eval b --data synthetic --images 400 -j 1
 out_has '^top-1 '
+out_has '^images  *80$'
+# The training part is another one, and larger.
+run 0 eval b --data synthetic --images 400 --train-part -j 1
+out_has '^images  *400$'
 # Weights that are not finite are refused, and the first of them is named. The file has no checksum that would tell.
 run 0 export b --last -o nan.safetensors
 sed -i 's/"comet_checksum"/"Comet_checksum"/' nan.safetensors
