@@ -1,8 +1,8 @@
 /* Words of the command line and what they stand for: bounds with every unit, names of types, layouts and levels, sizes as they
  * are printed, and the exit code of every status. */
+#include "base/size_text.h"
 #include "kit/bound_text.h"
 #include "kit/enum_names.h"
-#include "kit/text.h"
 #include "testing.h"
 
 /* ---- bounds ---- */
@@ -91,7 +91,7 @@ static void sizes_are_printed_in_units_of_1024(void **state)
                  {999u << 20, "999 MiB"}, {1 << 30, "1.00 GiB"}, {UINT64_C(5) << 29, "2.50 GiB"}, {1000u << 20, "0.98 GiB"}};
     for (size_t i = 0; i < COUNT_OF(sizes); i++) {
         char text[SIZE_TEXT_BYTES];
-        assert_string_equal(size_text(sizes[i].bytes, text), sizes[i].text);
+        assert_string_equal(comet_size_text(sizes[i].bytes, text), sizes[i].text);
     }
 }
 
