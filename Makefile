@@ -24,10 +24,10 @@ all: setup ## set up and build: build/comet and the libraries
 setup: ## install missing packages (see tools/setup)
 	@tools/setup
 
-setup-dev: ## likewise, with clang, its tools and valgrind
+setup-dev: ## install missing packages, clang, its tools and valgrind
 	@tools/setup dev
 
-setup-all: ## likewise, with the large packages that some tests need (PyTorch, an ARM cross compiler)
+setup-all: ## install missing packages and the large ones that some tests need (PyTorch, an ARM cross compiler)
 	@tools/setup all
 
 demo: all ## train a small net raw and compressed, and compare (about four minutes)
@@ -42,7 +42,7 @@ test-all: test setup-all ## every test, then those that need a large package, wh
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS) -L large
 
-quick: setup ## likewise, only the tests labelled quick (under a minute)
+quick: setup ## build everything and run only the tests labelled quick (under a minute)
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS) -L quick
 

@@ -29,7 +29,7 @@ static size_t utf8_length(const unsigned char *at, uint32_t *code)
     const size_t length = at[0] < 0x80 ? 1 : at[0] < 0xC0 ? 0 : at[0] < 0xE0 ? 2 : at[0] < 0xF0 ? 3 : at[0] < 0xF8 ? 4 : 0;
     *code = length > 1 ? at[0] & (0x7Fu >> length) : at[0];
     for (size_t i = 1; i < length; i++) {
-        if ((at[i] & 0xC0) != 0x80) /* also at the end of the text */
+        if ((at[i] & 0xC0) != 0x80) /* the end of the text is none either */
             return 0;
         *code = *code << 6 | (at[i] & 0x3F);
     }

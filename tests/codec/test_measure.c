@@ -230,7 +230,7 @@ static void test_estimate_of_uneven_data(void **state)
     free(x);
 }
 
-/* Of one or two chunks all are looked at, so that the estimate is the size of the frame, with header and index, to a byte. */
+/* One or two chunks are all looked at, so that the estimate is the size of the frame, with header and index, to a byte. */
 static void test_estimate_of_small_tensors(void **state)
 {
     static const uint64_t lengths[] = {1, 100, 5000, 8000};

@@ -134,6 +134,7 @@ static void open_setting(setting *s)
 static void run(setting *s)
 {
     comet_train_result result;
+    comet_train_result_init(&result);
     assert_ok(comet_train_run(&s->p, &result));
 }
 
@@ -288,6 +289,7 @@ static void test_found_rates_fit_the_schedule(void **state)
         open_setting(&s);
         s.p.model.batch = N_TRAIN;
         comet_schedule_init(&s.p.schedule, kinds[i], 0.1);
+        comet_rate_search_init(&found[i]);
         assert_ok(comet_rate_find(&s.p, &found[i]));
         assert_true(found[i].found);
         assert_memory_equal(&found[i].rate_at_lowest, &found[0].rate_at_lowest, sizeof(double));
