@@ -203,7 +203,8 @@ static comet_status choose_spill(settlement *s)
 
 /* ---- refusing ---- */
 
-/* Over all modes of the ladder: the largest batch that would fit, 0 for none, and what the smallest that is tried would take. */
+/* Over all modes of the ladder: the largest batch that would fit, 0 for none, and what the smallest that is tried would take.
+ */
 static comet_status find_fitting(const settlement *s, uint32_t *batch, comet_forecast *least)
 {
     const budget_bounds bounds = bounds_of(s, 1 - 1.0 / NEXT_FORECAST);
