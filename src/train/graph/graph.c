@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "train/math/optimiser.h"
+
 /* ---- growing arrays ---- */
 
 static comet_status grow(void **items, uint32_t *capacity, uint32_t needed, size_t item_bytes)
@@ -130,8 +132,7 @@ float *gradient_at(const comet_model *m, const op *o, uint32_t index)
 
 bool model_hides_momentum(const comet_model *m)
 {
-    const comet_optimiser *o = &m->params.optimiser;
-    return model_is_lossy(m) && o->kind == COMET_OPTIMISER_SGD && !(o->momentum > 0);
+    return model_is_lossy(m) && !optimiser_keeps_momentum(&m->params.optimiser);
 }
 
 void op_destroy(op *o)

@@ -53,6 +53,16 @@ comet_status optimiser_check(const comet_optimiser *o)
     return o->kind == COMET_OPTIMISER_ADAMW ? check_adamw(o) : COMET_OK;
 }
 
+bool optimiser_keeps_momentum(const comet_optimiser *o)
+{
+    return o->kind == COMET_OPTIMISER_ADAMW || o->momentum > 0;
+}
+
+bool optimiser_keeps_second_moment(const comet_optimiser *o)
+{
+    return o->kind == COMET_OPTIMISER_ADAMW;
+}
+
 /* ---- SGD ---- */
 
 typedef struct sgd_job {

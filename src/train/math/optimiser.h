@@ -25,6 +25,10 @@ typedef struct optimiser_step {
  * not looked at. */
 comet_status optimiser_check(const comet_optimiser *o);
 
+/* Which blocks of floats, one for each weight, it keeps between steps; optimiser_apply takes NULL for the others. */
+bool optimiser_keeps_momentum(const comet_optimiser *o);
+bool optimiser_keeps_second_moment(const comet_optimiser *o);
+
 /* `momentum` is m above, for AdamW its first moment (NULL for SGD without momentum); `second_moment` is AdamW's v (else NULL).
  * Without `decay` the weight decay is left out; torch's default is to decay every parameter. */
 void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *momentum,

@@ -12,6 +12,7 @@
 #include "base/bytes.h"
 #include "base/describe.h"
 #include "base/memory.h"
+#include "train/math/optimiser.h"
 #include "train/memory/memory.h"
 
 /* ---- slots in time ---- */
@@ -335,15 +336,15 @@ comet_status memory_plan(comet_model *m)
     if (memory_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
-    if (trains && o->kind == COMET_OPTIMISER_ADAMW)
-        t->optimiser = 2 * learnt_bytes;
-    else if (trains && (o->momentum > 0 || model_hides_momentum(m)))
-        t->optimiser = learnt_bytes;
+    if (trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)))
+        t->optimiser += learnt_bytes;
+    if (trains && optimiser_keeps_second_moment(o))
+        t->optimiser += learnt_bytes;
     t->saved_reference = trains ? reference_bytes(m) : 0;
     t->saved = trains ? saved_bytes(m) : 0;
     t->scratch = scratch_at_most(m);
     const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
-    t->transient = m->coded ? m->arena.bytes : region > in_region ? region - in_region : 0;
+    t->transient = m->coded ? m->arena.bytes : sub_u64(region, in_region);
     t->assessing = trains ? memory_sample_bytes(m) : 0;
     t->total = t->weights + t->gradients + t->optimiser + region + input;
     return COMET_OK;

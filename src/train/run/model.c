@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "train/graph/graph.h"
 #include "train/math/initialise.h"
+#include "train/math/optimiser.h"
 #include "train/memory/memory.h"
 #include "train/run/plan.h"
 
@@ -68,8 +69,8 @@ static comet_status allocate_model(comet_model *m)
     TRY(allocate_block(m->n_statistics, &m->statistics));
     TRY(allocate_block(memory_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
     TRY(allocate_block(trains && !m->params.fused_update ? m->n_learnt : 0, &m->gradients));
-    TRY(allocate_block(m->memory.optimiser > 0 ? m->n_learnt : 0, &m->momentum));
-    TRY(allocate_block(trains && o->kind == COMET_OPTIMISER_ADAMW ? m->n_learnt : 0, &m->second_moment));
+    TRY(allocate_block(trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)) ? m->n_learnt : 0, &m->momentum));
+    TRY(allocate_block(trains && optimiser_keeps_second_moment(o) ? m->n_learnt : 0, &m->second_moment));
     TRY(arena_allocate(&m->arena));
     return memory_share_region(m, false);
 }
