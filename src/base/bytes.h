@@ -42,6 +42,12 @@ static inline uint64_t max_u64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* a - b, or 0 where b is larger. */
+static inline uint64_t sub_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
 static inline uint64_t ceil_div_u64(uint64_t a, uint64_t b)
 {
     return a / b + (a % b != 0);

@@ -103,11 +103,6 @@ uint64_t comet_stack_bytes(void)
     return bytes;
 }
 
-static uint64_t less(uint64_t limit, uint64_t used)
-{
-    return limit > used ? limit - used : 0;
-}
-
 static void lower(comet_memory_limit *limit, uint64_t bytes, uint64_t used, const char *name)
 {
     if (bytes < limit->bytes)
@@ -128,7 +123,7 @@ static void lower_to_group(comet_memory_limit *limit, const char *folder)
         if (!number_after(path[0], "", &most) || !number_after(path[1], "", &used))
             continue;
         number_after(path[2], "inactive_file ", &cached);
-        lower(limit, less(most, less(used, cached)), limit->used, "control group");
+        lower(limit, sub_u64(most, sub_u64(used, cached)), limit->used, "control group");
     }
 }
 
@@ -183,7 +178,7 @@ static void lower_to_rlimit(comet_memory_limit *limit, int resource, const char 
     struct rlimit r;
     const uint64_t used = status_bytes(used_key);
     if (getrlimit(resource, &r) == 0 && r.rlim_cur != RLIM_INFINITY)
-        lower(limit, less((uint64_t)r.rlim_cur, used), used, name);
+        lower(limit, sub_u64((uint64_t)r.rlim_cur, used), used, name);
 }
 
 static comet_memory_limit address_limit(void)

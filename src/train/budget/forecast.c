@@ -28,11 +28,6 @@ void comet_forecast_init(comet_forecast *forecast)
 
 /* ---- creation ---- */
 
-static uint64_t less(uint64_t bytes, uint64_t part)
-{
-    return bytes > part ? bytes - part : 0;
-}
-
 /* What two data sets, either of which may be NULL, hold in memory of this process; with `mapped` also in mapped files. */
 static uint64_t data_bytes(const comet_budget_params *p, bool mapped)
 {
@@ -68,9 +63,9 @@ comet_status comet_budget_create(comet_budget **budget, const comet_budget_param
     b->params = *params;
     count_data(b);
     b->resident = now.memory + now.files;
-    b->base.memory = less(now.memory, comet_shared_rss() + data_bytes(params, false));
+    b->base.memory = sub_u64(now.memory, comet_shared_rss() + data_bytes(params, false));
     b->base.files = now.files;
-    b->base.addresses = less(now.addresses, b->data_fixed);
+    b->base.addresses = sub_u64(now.addresses, b->data_fixed);
     *budget = b;
     return COMET_OK;
 }

@@ -28,8 +28,7 @@ process_bytes process_now(void)
     comet_memory_resident_limit(&resident);
     comet_memory_address_limit(&address);
     const uint64_t files = comet_program_rss();
-    return (process_bytes){
-        .memory = resident.used > files ? resident.used - files : 0, .files = files, .addresses = address.used};
+    return (process_bytes){.memory = sub_u64(resident.used, files), .files = files, .addresses = address.used};
 }
 
 /* ---- images ---- */
@@ -206,7 +205,7 @@ static comet_status fit_ratio(const comet_budget *b, const comet_model_params *p
 /* What there is now beyond what there was before and what was planned; the most so far. */
 static uint64_t most_beside(uint64_t most, uint64_t now, uint64_t before, uint64_t planned)
 {
-    const uint64_t known = before + planned, beside = now > known ? now - known : 0;
+    const uint64_t beside = sub_u64(now, before + planned);
     return beside > most ? beside : most;
 }
 

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/bytes.h"
 #include "base/machine.h"
 #include "base/status.h"
 #include "base/threads.h"
@@ -13,11 +14,6 @@ enum { LOADERS = 2 };
 
 /* Addresses that malloc and oneDNN take after a net was planned. */
 static const uint64_t later_addresses = 12 << 20;
-
-static uint64_t less(uint64_t limit, uint64_t used)
-{
-    return limit > used ? limit - used : 0;
-}
 
 /* The address space of threads that are yet to be started: whole stacks, of which they touch little. Layers and the codec have
  * threads of their own each. */
@@ -67,7 +63,7 @@ static comet_status refuse(const comet_net *net, const comet_model_params *param
     char fitting[64] = "not even batch 1 would fit";
     const double mib = 1 << 20;
     uint32_t batch = 0;
-    const comet_status status = largest_batch(net, params, bytes_per_image, less(limit->bytes, beside), &batch);
+    const comet_status status = largest_batch(net, params, bytes_per_image, sub_u64(limit->bytes, beside), &batch);
     if (status != COMET_OK)
         return status;
     if (batch > 0)
@@ -96,7 +92,7 @@ comet_status comet_model_check_memory(const comet_net *net, const comet_model_pa
     /* After the plan: each kernel that it made has 256 KiB of addresses, however short it is, and is used again by the run. */
     TRY(comet_memory_address_limit(&address));
     const uint64_t stacks = stacks_of(params) + later_addresses;
-    const uint64_t room = less(resident.bytes, COMET_MEMORY_BESIDE_PLAN), address_room = less(address.bytes, stacks);
+    const uint64_t room = sub_u64(resident.bytes, COMET_MEMORY_BESIDE_PLAN), address_room = sub_u64(address.bytes, stacks);
     if (bytes <= room && bytes <= address_room)
         return COMET_OK;
     if (room < address_room)
