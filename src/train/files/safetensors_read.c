@@ -10,6 +10,8 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/convert.h"
+#include "base/float_env.h"
 #include "base/status.h"
 #include "train/files/safetensors_header.h"
 #include "train/files/safetensors_private.h"
@@ -262,32 +264,14 @@ comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *
     return read_at(file, 8 + file->header_bytes + tensor->offset, elements, (size_t)tensor->bytes);
 }
 
-static float float_of_bits(uint32_t bits)
-{
-    float v;
-    memcpy(&v, &bits, sizeof v);
-    return v;
-}
-
-static float float_of_half(uint16_t h)
-{
-    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = (h >> 10) & 31, mantissa = h & 0x3FF;
-    if (exponent == 31)
-        return float_of_bits(sign | 0x7F800000u | mantissa << 13);
-    if (exponent > 0)
-        return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
-    const float small = (float)mantissa * 0x1p-24f;
-    return sign ? -small : small;
-}
-
 /* `from` holds n elements of the type; a value too large for a float becomes infinite, as a cast in torch does. */
 static void convert(safetensors_dtype dtype, const unsigned char *from, size_t n, float *to)
 {
     for (size_t i = 0; i < n; i++) {
         double wide = 0;
         switch (dtype) {
-        case SAFETENSORS_F16: to[i] = float_of_half(load_u16(from + 2 * i)); break;
-        case SAFETENSORS_BF16: to[i] = float_of_bits((uint32_t)load_u16(from + 2 * i) << 16); break;
+        case SAFETENSORS_F16: to[i] = float_of_f16(load_u16(from + 2 * i)); break;
+        case SAFETENSORS_BF16: to[i] = float_of_bf16(load_u16(from + 2 * i)); break;
         case SAFETENSORS_I64: to[i] = (float)(int64_t)load_u64(from + 8 * i); break;
         case SAFETENSORS_F64:
             memcpy(&wide, from + 8 * i, sizeof wide);
@@ -310,6 +294,8 @@ comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tens
     if (!raw)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory while reading %s", file->path);
     comet_status status = COMET_OK;
+    fenv_t host; /* its thread may flush small numbers to zero */
+    float_env_enter(&host);
     for (uint64_t done = 0; done < tensor->n_elements && status == COMET_OK;) {
         const size_t here = (size_t)min_u64(tensor->n_elements - done, CONVERT_ELEMENTS);
         status = read_at(file, 8 + file->header_bytes + tensor->offset + done * width, raw, here * (size_t)width);
@@ -317,6 +303,7 @@ comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tens
             convert(tensor->dtype, raw, here, elements + done);
         done += here;
     }
+    float_env_leave(&host);
     free(raw);
     return status;
 }
