@@ -17,6 +17,8 @@
 #ifndef COMET_CODEC_H
 #define COMET_CODEC_H
 
+#include <stdbool.h>
+
 #include "comet/base.h"
 
 #ifdef __cplusplus
@@ -91,11 +93,11 @@ typedef struct comet_params {
     double min_ratio; /* AUTO: a chunk is coded fast where fast reaches this ratio, else dense where that is smaller. 0: a chunk
                          is coded dense where a sample predicts that this saves a fifth or more; with BOUND_RATIO, 0
                          means the target ratio. */
-    int keep_support; /* x' is zero exactly where x is zero, and has the sign of x elsewhere */
-    int dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
+    bool keep_support; /* x' is zero exactly where x is zero, and has the sign of x elsewhere */
+    bool dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
                          keep_support or a lossless bound. */
     uint64_t dither_seed;
-    int content_checksum;    /* a checksum of every chunk, checked by the decoder */
+    bool content_checksum;   /* a checksum of every chunk, checked by the decoder */
     uint64_t chunk_elements; /* 0: chosen by level and shape; else 64 to 2^24 */
 } comet_params;
 
@@ -177,7 +179,7 @@ typedef struct comet_frame_info {
     uint32_t version; /* of the format */
     comet_tensor tensor;
     double eb; /* absolute; 0 for lossless */
-    int lossless, keep_support, dither, content_checksum;
+    bool lossless, keep_support, dither, content_checksum;
     uint64_t dither_seed;
     comet_level level; /* the one that was asked for */
     uint64_t n_elements;
