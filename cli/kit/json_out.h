@@ -13,7 +13,7 @@
 #include "comet/codec.h"
 #include "kit/say.h"
 
-/* An object under construction; json_print reports it if memory ran out on the way. */
+/* An object under construction; json_print reports it if memory ran out meanwhile. */
 typedef struct json {
     cJSON *root;
     bool failed;
