@@ -539,6 +539,43 @@ static void test_compare_special_values(void **state)
     assert_int_equal(compare(COMET_DTYPE_F32, 1, &one, &minus_zero, 1).n_support_lost, 1);
 }
 
+/* ---- level auto ---- */
+
+static uint64_t bytes_at(comet_level level, const comet_tensor *t, double bound, const void *x, comet_stats *s)
+{
+    const comet_params p = params_of(level, bound);
+    blob frame = encode_with_stats(t, &p, x, 1, s);
+    free(frame.data);
+    return s->bytes_out;
+}
+
+/* A chunk is coded dense where that saves a fifth or more, and fast where it saves less; near a fifth its sample decides. */
+static void test_auto_codes_dense_where_it_saves_a_fifth(void **state)
+{
+    static const enum data_class classes[] = {DATA_NOISE, DATA_RELU};
+    const uint64_t dims[] = {4, 16, 32, 32};
+    const comet_tensor t = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_PLANAR, 4, dims);
+    unsigned n_little = 0, n_much = 0;
+    for (size_t c = 0; c < COUNT_OF(classes); c++) {
+        void *x = make_data(7, classes[c], &t);
+        for (double bound = 0x1p-3; bound > 0x1p-9; bound *= 0.6) {
+            comet_stats s;
+            const double fast = (double)bytes_at(COMET_LEVEL_FAST, &t, bound, x, &s);
+            const double share = (double)bytes_at(COMET_LEVEL_DENSE, &t, bound, x, &s) / fast;
+            bytes_at(COMET_LEVEL_AUTO, &t, bound, x, &s);
+            if (share > 0.88) {
+                assert_int_equal(s.n_chunks_fast, s.n_chunks);
+                n_little++;
+            } else if (share < 0.74) {
+                assert_int_equal(s.n_chunks_dense, s.n_chunks);
+                n_much++;
+            }
+        }
+        free(x);
+    }
+    assert_true(n_little >= 3 && n_much >= 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -550,6 +587,7 @@ int main(void)
         cmocka_unit_test(test_estimate),
         cmocka_unit_test(test_estimate_of_uneven_data),
         cmocka_unit_test(test_estimate_of_small_tensors),
+        cmocka_unit_test(test_auto_codes_dense_where_it_saves_a_fifth),
         cmocka_unit_test(test_target_ratio),
         cmocka_unit_test(test_target_ratio_does_not_depend_on_room),
         cmocka_unit_test(test_target_ratio_out_of_reach),
