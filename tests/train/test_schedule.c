@@ -38,6 +38,12 @@ static void test_step(void **state)
     assert_near(comet_schedule_rate(&s, 29, 100, 10), 1, 0);
     assert_near(comet_schedule_rate(&s, 30, 100, 10), 0.1, 1e-15);
     assert_near(comet_schedule_rate(&s, 60, 100, 10), 0.01, 1e-15);
+    s.warmup_epochs = 2; /* it shortens the first stretch: the rate falls at the same steps */
+    assert_near(comet_schedule_rate(&s, 9, 100, 10), 0.5, 1e-15);
+    assert_near(comet_schedule_rate(&s, 29, 100, 10), 1, 0);
+    assert_near(comet_schedule_rate(&s, 30, 100, 10), 0.1, 1e-15);
+    assert_near(comet_schedule_rate(&s, 49, 100, 10), 0.1, 1e-15);
+    assert_near(comet_schedule_rate(&s, 60, 100, 10), 0.01, 1e-15);
 }
 
 static void test_cosine(void **state)
