@@ -67,10 +67,11 @@ fuzz: setup-dev ## build the fuzz targets; FUZZ_SECONDS=1200 also runs each that
 format: setup-dev ## format the sources in place
 	@$(CLANG_FORMAT) -i $(SOURCES)
 
-lint: setup-dev ## check layers, format and clang-tidy
+lint: setup-dev ## check layers, words, format and clang-tidy
 	@tools/check_layers
+	@tools/check_words
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
-	@$(call build,dev,all)
+	@cmake --preset dev -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null
 	@find src cli -name '*.c' ! -name '*neon*' -print0 | xargs -0 -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR

@@ -142,7 +142,7 @@ cli_exit command_end(running *r, const char *what, char **output)
 
 cli_exit command_run(command *c, const char *what, char **output)
 {
-    running r;
+    running r = {.output = -1};
     const cli_exit code = command_start(c, what, NULL, 0, &r);
     return code == CLI_OK ? command_end(&r, what, output) : code;
 }

@@ -10,6 +10,8 @@
 #include "kit/progress.h"
 #include "kit/text.h"
 
+#undef fail
+
 static const char *current_verb;
 
 static void begin_line(void)

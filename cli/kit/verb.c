@@ -25,7 +25,7 @@ void verb_help(const verb *v)
         printf("\n%s", v->details);
     if (v->subjects)
         print_subjects(v);
-    const verb *first = v->first_is_default ? v->subjects[0] : v;
+    const verb *first = v->subjects && v->first_is_default ? v->subjects[0] : v;
     if (first->n_options > 0) {
         printf(first == v ? "\noptions:\n" : "\noptions of the default subject, %s:\n", verb_word(first));
         options_print(first->options, first->n_options);

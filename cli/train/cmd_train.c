@@ -344,7 +344,8 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     if (p->schedule.rate >= 0)
         return;
     const uint64_t n_images = info_of(p->train_data).n_images;
-    const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)(n_images / images_per_update(p)));
+    const uint64_t updates = n_images / images_per_update(p); /* an epoch's */
+    const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)updates);
     p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
     if (!args->rate.find)
         note_default_rate(p, n_steps, report);

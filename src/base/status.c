@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#undef comet_fail
+
 static _Thread_local char last_error[1024];
 
 comet_status comet_fail(comet_status status, const char *format, ...)

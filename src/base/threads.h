@@ -10,7 +10,7 @@ typedef struct comet_pool comet_pool;
 size_t comet_cores(void);
 
 /* A pool whose runs use n_threads threads, the caller's among them (0: one per core). With a parallel hook it starts none. */
-comet_status comet_pool_create(comet_pool **pool, const comet_hooks *hooks, size_t n_threads);
+comet_status comet_pool_create(comet_pool **out, const comet_hooks *hooks, size_t n_threads);
 void comet_pool_destroy(comet_pool *pool);
 
 /* Tasks that may run at once. */

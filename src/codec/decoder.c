@@ -1,5 +1,6 @@
 /* Decompression of whole frames and of ranges of chunks; chunks are independent, so each worker takes the next one. */
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/checksum.h"
@@ -40,7 +41,7 @@ static void fail(run *r, comet_status status)
 {
     int ok = COMET_OK;
     if (atomic_compare_exchange_strong(&r->status, &ok, (int)status))
-        strcpy(r->error, comet_last_error());
+        snprintf(r->error, sizeof r->error, "%s", comet_last_error());
 }
 
 static comet_status decode_chunk(run *r, workspace *ws, uint64_t k, const uint8_t *payload, size_t bytes)

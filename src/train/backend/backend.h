@@ -38,7 +38,7 @@ typedef struct kernel_args {
     void *at[N_KERNEL_ARGS];
 } kernel_args;
 
-comet_status backend_create(backend **b);
+comet_status backend_create(backend **out);
 void backend_destroy(backend *b);
 /* Drops what the library caches for kernels yet to be made; those that exist go on working. */
 void backend_settle(backend *b);

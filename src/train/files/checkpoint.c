@@ -143,7 +143,7 @@ static bool take_double(const cJSON *item, double *value)
 {
     if (cJSON_IsNull(item))
         *value = NAN;
-    else if (cJSON_IsNumber(item))
+    else if (item && cJSON_IsNumber(item))
         *value = item->valuedouble;
     else
         return false;

@@ -362,7 +362,7 @@ static comet_status take_metadata(reader *r)
     safetensors_pair *pairs = r->header->metadata;
     if (pairs)
         qsort(pairs, r->header->n_metadata, sizeof *pairs, by_key);
-    for (size_t i = 1; i < r->header->n_metadata && status == COMET_OK; i++)
+    for (size_t i = 1; pairs && i < r->header->n_metadata && status == COMET_OK; i++)
         if (by_key(&pairs[i - 1], &pairs[i]) == 0)
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: its metadata has the key '%.120s' twice", r->path, pairs[i].key);
     return status;

@@ -111,7 +111,7 @@ static comet_status check_places(const safetensors_file *f)
     uint64_t at = 0;
     if (tensors)
         qsort(tensors, f->header.n_tensors, sizeof *tensors, by_offset);
-    for (size_t i = 0; i < f->header.n_tensors; i++) {
+    for (size_t i = 0; tensors && i < f->header.n_tensors; i++) {
         if (tensors[i].offset != at)
             return safetensors_bad_tensor(f->path, tensors[i].name, "its data overlaps another's, or leaves a hole");
         at += tensors[i].bytes;

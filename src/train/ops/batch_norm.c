@@ -336,10 +336,10 @@ deferred_norm deferred_norm_of(comet_model *m, const op *o)
                            .piece = min_u64(r.tile, max_u64(DEFERRED_PIECE / r.s->period, 1) * r.s->period)};
 }
 
-const float *deferred_norm_apply(const deferred_norm *l, uint64_t first, uint64_t n, size_t worker)
+const float *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker)
 {
-    float *y = l->rooms + worker * l->room;
-    norm_apply(l->shape, l->in + first, first, n, &l->apply, y, NULL);
+    float *y = d->rooms + worker * d->room;
+    norm_apply(d->shape, d->in + first, first, n, &d->apply, y, NULL);
     return y;
 }
 
