@@ -1,6 +1,8 @@
-/* Numbers of the command line: sizes with their units. */
+/* Numbers of the command line: sizes with their units, and numbers as text. */
 #include "kit/number.h"
 #include "testing.h"
+
+#include <stdlib.h>
 
 static const struct {
     const char *text;
@@ -85,11 +87,35 @@ static void other_texts_are_refused(void **state)
     }
 }
 
+/* As few digits as tell the number apart from all others, six at least: it reads back as the same bits. */
+static void formatted_numbers_read_back(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } formatted[] = {{0, "0"},
+                     {1, "1"},
+                     {0.1, "0.1"},
+                     {-2.5e-7, "-2.5e-07"},
+                     {1.0 / 3, "0.3333333333333333"},
+                     {0.1 + 0.2, "0.30000000000000004"},
+                     {1e15 + 0.125, "1000000000000000.1"},
+                     {0x1.fffffffffffffp-1, "0.9999999999999999"},
+                     {5e-324, "4.94066e-324"}};
+    for (size_t i = 0; i < sizeof formatted / sizeof *formatted; i++) {
+        char text[40];
+        number_format(formatted[i].value, text, sizeof text);
+        assert_string_equal(text, formatted[i].text);
+        assert_true(strtod(text, NULL) == formatted[i].value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(other_texts_are_refused),
+        cmocka_unit_test(formatted_numbers_read_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

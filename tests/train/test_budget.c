@@ -329,6 +329,27 @@ static void test_batch_is_at_most_the_data(void **state)
     comet_dataset_close(few);
 }
 
+/* A step of three batches takes three times the images: with 50 of them a batch has at most 16. */
+static void test_batch_leaves_images_to_accumulate(void **state)
+{
+    comet_dataset *few = images(50);
+    comet_budget_params params;
+    comet_budget *budget = NULL;
+    comet_budget_params_init(&params);
+    params.net = net;
+    params.model = model_params(COMET_COMPRESS_OFF, NULL);
+    params.model.fused_update = false;
+    params.model.accumulate = 3;
+    params.train_data = few;
+    params.loader_threads = 1;
+    assert_ok(comet_budget_create(&budget, &params));
+    const settled s = settle(budget, (uint64_t)1 << 40, true);
+    assert_ok(s.status);
+    assert_int_equal(s.choice.batch, 16);
+    comet_budget_destroy(budget);
+    comet_dataset_close(few);
+}
+
 static void test_batch_of_a_resumed_run_is_kept(void **state)
 {
     comet_budget_request request;
@@ -405,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_exact_stays_exact),
         cmocka_unit_test(test_spilling),
         cmocka_unit_test(test_batch_is_at_most_the_data),
+        cmocka_unit_test(test_batch_leaves_images_to_accumulate),
         cmocka_unit_test_setup(test_batch_of_a_resumed_run_is_kept, make_shared),
         cmocka_unit_test_setup(test_wrong_arguments, make_shared),
     };

@@ -140,13 +140,13 @@ static void add_batch(side *exact, side *lossy, uint64_t number, sums *s)
 
 /* Without a pooling layer, gradients differ from position to position in sign: gains are for those, since errors of alike
  * gradients add up. */
-static void check_net(const char *after)
+static void check_net(const char *input, const char *after)
 {
     char text[400];
     snprintf(text, sizeof text,
-             "net gains\ninput 3 16 16\nfirst = conv out=32 kernel=3 pad=1 bias=no\nnorm = batch_norm\nr = relu\n%s\n"
+             "net gains\ninput %s\nfirst = conv out=32 kernel=3 pad=1 bias=no\nnorm = batch_norm\nr = relu\n%s\n"
              "flat = flatten\nfc = linear out=4\n",
-             after);
+             input, after);
     comet_net *net = net_of(text);
     side exact, lossy;
     side_open(&exact, net, COMET_COMPRESS_OFF);
@@ -168,9 +168,12 @@ static void check_net(const char *after)
 static void test_batch_norm_and_convolution(void **state)
 {
     (void)state;
-    check_net("second = conv out=24 kernel=3 pad=1 bias=no\nr2 = relu");
-    check_net("second = conv out=24 kernel=5 stride=2 pad=2 bias=no\nr2 = relu");
-    check_net("second = conv out=32 kernel=3 pad=1 groups=2 bias=no\nr2 = relu");
+    check_net("3 16 16", "second = conv out=24 kernel=3 pad=1 bias=no\nr2 = relu");
+    check_net("3 16 16", "second = conv out=24 kernel=5 stride=2 pad=2 bias=no\nr2 = relu");
+    check_net("3 16 16", "second = conv out=32 kernel=3 pad=1 groups=2 bias=no\nr2 = relu");
+    /* A fifth of the taps lies on the padding of a side that is shorter than the other. */
+    check_net("3 32 8", "second = conv out=24 kernel=1x7 pad=0x3 bias=no\nr2 = relu");
+    check_net("3 8 32", "second = conv out=24 kernel=7x1 pad=3x0 bias=no\nr2 = relu");
 }
 
 /* The energy that is passed on, which errors are compared with, where gradients are alike: a batch norm takes off their mean

@@ -14,6 +14,13 @@ quick="--seconds 0 --repeat 1"
     if [ "$(grep -c "$keys" .out)" -eq 3 ]; then pass; else fault "keys are missing or out of order"; fi
     if sed -n 1p .out | grep -q '"file":"relu.npy","dims":\[2,5,9,11\],"dtype":"f32","level":"dense".*"bytes_in":3960,'; then pass; else fault "first row"; fi
     if tail -1 .out | grep -q '"file":"total","dims":null,.*"eb":null,"bytes_in":53064,.*"bound_ok":true,"zeros_kept":true}'; then pass; else fault "total"; fi
+    # A total has the largest error of its rows, whichever row comes last.
+    for files in 'relu.npy bn.npy' 'bn.npy relu.npy'; do
+        run 0 bench codec $files -e 0.1std --json $quick
+        sed 's/.*"max_error":\([^,]*\),.*/\1/' .out >errors
+        if [ "$(head -2 errors | sort -u | wc -l)" -eq 2 ]; then pass; else fault "errors do not differ"; fi
+        if [ "$(head -2 errors | sort -g | tail -1)" = "$(tail -1 errors)" ]; then pass; else fault "not the largest error"; fi
+    done
     run 0 bench codec relu.npy -e 0.1std,lossless -e 0.01 --json $quick
     is_json
     n_lines 6

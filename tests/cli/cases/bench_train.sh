@@ -20,6 +20,9 @@ run 0 bench train --net tiny.txt --batch 8 --compress auto --steps 2 --noise 3% 
 out_has '^tiny  *8  *auto '
 run 0 bench train --net tiny.txt --batch 8 --compress off,fast,dense --steps 2 --warm 1 --turns --json -j 1
 if [ "$(grep -c '"speed_of_off":' .out)" -eq 2 ] && [ "$(wc -l <.out)" -eq 3 ]; then pass; else fault "not three held against off"; fi
+# The time of coding is that of the measured steps: a part of theirs, however many steps came before.
+run 0 bench train --net tiny.txt --batch 8 --compress dense --steps 1 --warm 40 --json --in-process -j 1
+out_has '"codec_share":0\.[0-9]'
 run 2 bench train --net tiny.txt --compress off,fat
 run 2 bench train --net tiny.txt --compress fast,
 run 2 bench train --net tiny.txt --noise 1% --sigma 1%

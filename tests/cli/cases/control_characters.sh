@@ -4,9 +4,10 @@
 tensor_files
 frame_file
 
-# ESC, newline, DEL, a C1 control as UTF-8 and a byte that is not UTF-8 are shown; other UTF-8 is left alone.
-odd=$(printf 'o\033[2J\ndd\177\302\233\351 \303\251\342\202\254.comet')
-shown='o\\x1b\[2J\\x0add\\x7f\\xc2\\x9b\\xe9 '$(printf '\303\251\342\202\254')'\.comet'
+# ESC, newline, DEL, C1 controls as UTF-8 (the first, one between, the last) and a byte that is not UTF-8 are shown; other UTF-8, from
+# U+00A0 on, is left alone.
+odd=$(printf 'o\033[2J\ndd\177\302\200\302\233\302\237\351 \302\240\303\251\342\202\254.comet')
+shown='o\\x1b\[2J\\x0add\\x7f\\xc2\\x80\\xc2\\x9b\\xc2\\x9f\\xe9 '$(printf '\302\240\303\251\342\202\254')'\.comet'
 cp npy.comet "$odd"
 cp bn.npy "$odd.npy"
 clean() { if LC_ALL=C grep -q "$(printf '[\001-\010\013-\037\177]\|\302[\200-\237]')" .out .err; then fault "control characters are printed"; else pass; fi; }

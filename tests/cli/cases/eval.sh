@@ -23,6 +23,8 @@ done
 run 0 eval b --data synthetic --images 400 -j 1
 out_has '^top-1 '
 out_has '^images  *80$'
+run 0 eval b --data synthetic --images 401 -j 1 # a fifth, rounded up
+out_has '^images  *81$'
 # The training part is another one, and larger.
 run 0 eval b --data synthetic --images 400 --train-part -j 1
 out_has '^images  *400$'
