@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
+
 enum { MAX_CLASSES = 10, MIN_SIDE = 8, MAX_SIDE = 4096, MAX_CHANNELS = 16 }; /* few classes, so that each has several images */
 
 static cli_exit store(bench_batches *b)
@@ -15,21 +17,14 @@ static cli_exit store(bench_batches *b)
     return fail_errno(CLI_FAILED, errno, "a temporary file of images");
 }
 
-static uint64_t mix(uint64_t *state)
-{
-    uint64_t z = *state += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
-
 /* Uniform with variance 1, as normalised images have. */
 static cli_exit store_noise(bench_batches *b, uint32_t n_classes, uint64_t seed)
 {
     cli_exit code = CLI_OK;
+    comet_random random = comet_random_start(seed, COMET_STREAM_SYNTHETIC, 0, 0);
     for (uint64_t k = 0; k < b->n && code == CLI_OK; k++) {
         for (uint64_t i = 0; i < b->n_elements; i++)
-            b->images[i] = (float)((double)(mix(&seed) >> 11) * 0x1p-53 - 0.5) * 3.4641016f;
+            b->images[i] = (float)(comet_random_uniform(&random) - 0.5) * 3.4641016f;
         for (uint32_t i = 0; i < b->n_images; i++)
             b->labels[i] = i % n_classes;
         code = store(b);

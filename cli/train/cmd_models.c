@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "comet/net.h"
-#include "kit/file_io.h"
 #include "kit/json_out.h"
 #include "kit/number.h"
 #include "kit/setters.h"
 #include "train/net_size.h"
+#include "train/train_setup.h"
 #include "verbs.h"
 
 typedef struct models_args {
@@ -142,19 +142,6 @@ static cli_exit show_built_in(const models_args *args)
 
 /* ---- a net from a file ---- */
 
-static cli_exit load(const char *path, comet_net **net)
-{
-    blob contents;
-    cli_exit code = file_read_small(path, NET_FILE_BYTES, &contents);
-    if (code != CLI_OK)
-        return code;
-    const comet_status status = comet_net_read(net, path, (const char *)contents.data, contents.bytes);
-    blob_free(&contents);
-    if (status == COMET_ERROR_ARGUMENT)
-        return fail(CLI_BAD_INPUT, "%s", comet_last_error());
-    return status == COMET_OK ? CLI_OK : fail_status(status, path);
-}
-
 static int longest_name(const comet_net *net)
 {
     size_t longest = strlen("total");
@@ -201,7 +188,7 @@ static cli_exit print_layers_json(const comet_net *net)
 static cli_exit list_layers(const models_args *args)
 {
     comet_net *net = NULL;
-    cli_exit code = load(args->net, &net);
+    cli_exit code = net_read(args->net, &net);
     if (code != CLI_OK)
         return code;
     if (args->json)

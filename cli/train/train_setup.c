@@ -46,17 +46,17 @@ bool set_optimiser(void *target, const char *text, reason *why)
 
 /* ---- nets ---- */
 
-static cli_exit net_read(const char *path, comet_net **net)
+cli_exit net_read(const char *path, comet_net **net)
 {
     blob text;
-    cli_exit code = file_read_small(path, NET_FILE_BYTES, &text);
+    const cli_exit code = file_read_small(path, NET_FILE_BYTES, &text);
     if (code != CLI_OK)
         return code;
     const comet_status status = comet_net_read(net, path, (const char *)text.data, text.bytes);
-    if (status != COMET_OK)
-        code = fail(CLI_BAD_INPUT, "%s", comet_last_error());
     blob_free(&text);
-    return code;
+    if (status == COMET_ERROR_ARGUMENT) /* the sentence begins with file and line */
+        return fail(CLI_BAD_INPUT, "%s", comet_last_error());
+    return status == COMET_OK ? CLI_OK : fail_status(status, path);
 }
 
 cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net)

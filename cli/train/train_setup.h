@@ -59,6 +59,9 @@ bool set_share(void *target, const char *text, reason *why);     /* double, 0 to
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
 bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
 
+/* The net that a file describes. */
+cli_exit net_read(const char *path, comet_net **net);
+
 /* The net that args name; channels, size and classes are for a built-in net, 0 for its own. */
 cli_exit net_open(const net_args *args, uint32_t channels, uint32_t size, comet_net **net);
 
