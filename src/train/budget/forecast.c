@@ -46,7 +46,7 @@ static void count_data(comet_budget *b)
     const comet_shape in = comet_net_shape(p->net, 0);
     const uint64_t n_loaders = p->train_data && !p->test_data ? 1 : 2;
     b->image_bytes = (uint64_t)in.channels * in.height * in.width * sizeof(float);
-    b->data_per_image = b->image_bytes * ((COMET_LOADER_QUEUE + 1) * n_loaders - 1);
+    b->data_per_image = b->image_bytes * (loader_batches(0) * n_loaders - 1);
     b->data_fixed = data_bytes(p, true);
     b->n_images = p->train_data ? p->train_data->info.n_images : UINT64_MAX;
     b->loader_addresses = loader_threads(p->loader_threads) * n_loaders * comet_stack_bytes();

@@ -60,6 +60,12 @@ static inline uint32_t loader_threads(uint32_t asked)
     return asked > 0 ? asked : cores < LOADER_THREADS ? (uint32_t)cores : LOADER_THREADS;
 }
 
+/* Batches that a loader with such a queue (0: the default) has memory for: the one that its caller holds comes on top. */
+static inline uint32_t loader_batches(uint32_t queue)
+{
+    return (queue > 0 ? queue : COMET_LOADER_QUEUE) + 1;
+}
+
 /* Floats of one image. */
 static inline size_t dataset_image_floats(const comet_dataset *d)
 {

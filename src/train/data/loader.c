@@ -325,7 +325,7 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     l->dataset = dataset;
     l->params = *params;
     l->params.n_threads = loader_threads(params->n_threads);
-    l->n_slots = (params->queue > 0 ? params->queue : COMET_LOADER_QUEUE) + 1; /* one is held by the caller */
+    l->n_slots = loader_batches(params->queue);
     l->row_floats = dataset_image_floats(dataset);
     const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
     l->piece_rows = params->batch / n_pieces + (params->batch % n_pieces != 0);

@@ -139,7 +139,7 @@ static comet_status check_memory(const comet_train_params *p)
 {
     const comet_dataset_info d = p->train_data->info;
     const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * (COMET_LOADER_QUEUE + 1));
+    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * loader_batches(0));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)
