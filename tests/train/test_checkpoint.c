@@ -154,6 +154,28 @@ static void test_round_trip(void **state)
     }
 }
 
+/* Where a run is, down to the epochs since its best, is what it was. All fields have 8 bytes: what is forgotten stays 0. */
+static void test_every_figure_comes_back(void **state)
+{
+    comet_model *model = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD);
+    checkpoint_state saved = some_state(), loaded = {0};
+    checkpoint_found found = CHECKPOINT_NONE;
+    char changed[CHECKPOINT_CHANGED_BYTES];
+    saved.test_loss = 1.25;
+    saved.test_top1 = 0.375;
+    saved.best_top1 = 0.4375;
+    saved.n_worse = 6;
+    saved.tested_step = 4;
+    saved.watch = (loss_watch){.start = 2.3, .mean = 1.7, .lowest = 1.6};
+    assert_ok(checkpoint_save(folder, model, &saved));
+    assert_ok(checkpoint_load(folder, model, &saved.settings, &loaded, &found, changed));
+    assert_int_equal(found, CHECKPOINT_LAST);
+    assert_int_equal(loaded.n_worse, 6);
+    assert_memory_equal(&loaded, &saved, offsetof(checkpoint_state, settings));
+    comet_model_destroy(model);
+    empty(state);
+}
+
 /* ---- adaptive bounds ---- */
 
 static comet_model_params bounded_params(comet_optimiser_kind kind, float momentum)
@@ -575,6 +597,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(test_round_trip, empty),
+        cmocka_unit_test_teardown(test_every_figure_comes_back, empty),
         cmocka_unit_test_teardown(test_bounds_resume, empty),
         cmocka_unit_test_teardown(test_go_back, empty),
         cmocka_unit_test_teardown(test_hidden_momentum, empty),
