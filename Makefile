@@ -16,7 +16,7 @@ SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -n
 build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install clean help
+.PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install package clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet_installed)
@@ -75,6 +75,13 @@ lint: setup-dev ## check layers, format and clang-tidy
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR
 	@cmake --install build --prefix "$(PREFIX)"
+
+package: ## make build/*.tar.gz and, on Debian and its kin, build/*.deb
+	@tools/setup package
+	@$(call build,release,comet_installed)
+	@rm -f build/*.deb build/*.tar.gz build/*.sha256
+	@cd build && cpack >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls build/*.tar.gz; ls build/*.deb 2>/dev/null || true
 
 clean: ## remove every build folder
 	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64
