@@ -7,13 +7,16 @@ CONFIGURE ?=
 PREFIX ?= /usr/local
 # Seconds that `make fuzz` runs each fuzz target; 0 only builds them.
 FUZZ_SECONDS ?= 0
-CLANG_FORMAT ?= clang-format-14
-CLANG_TIDY ?= clang-tidy-14
+# clang 14 formats and checks the sources. Where it is not packaged (Debian 13), the distribution's own clang is taken.
+CLANG_VERSION ?= $(shell command -v clang-14 >/dev/null && echo -14)
+CLANG_FORMAT ?= clang-format$(CLANG_VERSION)
+CLANG_TIDY ?= clang-tidy$(CLANG_VERSION)
+with_clang = -DCMAKE_C_COMPILER=clang$(CLANG_VERSION) -DCMAKE_CXX_COMPILER=clang++$(CLANG_VERSION)
 
 SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 
-# $(call build,PRESET,TARGETS) configures quietly (stderr still shows errors, and what is left out) and builds.
-build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
+# $(call build,PRESET,TARGETS,OPTIONS) configures quietly (stderr still shows errors, and what is left out) and builds.
+build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) $(3) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
 .PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install package clean help
@@ -50,18 +53,18 @@ dev: setup ## debug build with assertions in build-dev
 	@$(call build,dev,all)
 
 asan: setup-dev ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(call build,asan-ubsan,all)
+	@$(call build,asan-ubsan,all,$(with_clang))
 	@ctest --preset asan-ubsan -j $(JOBS)
 
 tsan: setup-dev ## every test under ThreadSanitizer
-	@$(call build,tsan,all)
+	@$(call build,tsan,all,$(with_clang))
 	@ctest --preset tsan -j $(JOBS)
 
 aarch64: setup-dev ## cross-build for 64-bit ARM and check frames and kernels under qemu
 	@tools/test_aarch64
 
 fuzz: setup-dev ## build the fuzz targets; FUZZ_SECONDS=1200 also runs each that long
-	@$(call build,fuzz,all)
+	@$(call build,fuzz,all,$(with_clang))
 	@cmake/run_fuzzers build-fuzz/tests tests/fuzz/corpus $(FUZZ_SECONDS)
 
 format: setup-dev ## format the sources in place
