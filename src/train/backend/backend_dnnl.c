@@ -6,10 +6,12 @@
  */
 #include "train/backend/dnnl_kernel.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "comet/model.h"
 #include "train/backend/accumulate.h"
 
 static const int dnnl_args[ARG_MULTIPLE] = {
@@ -33,6 +35,40 @@ comet_status dnnl_check(dnnl_status_t status, const char *what)
     if (status == dnnl_out_of_memory)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: oneDNN could not allocate %s", what);
     return comet_fail(COMET_ERROR_UNSUPPORTED, "oneDNN does not support %s (status %d)", what, (int)status);
+}
+
+/* ---- versions ---- */
+
+static char loaded_version[40];
+
+static void print_loaded_version(void)
+{
+    const dnnl_version_t *v = dnnl_version();
+    snprintf(loaded_version, sizeof loaded_version, "%d.%d.%d", v->major, v->minor, v->patch);
+}
+
+const char *comet_dnnl_version(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, print_loaded_version);
+    return loaded_version;
+}
+
+#define TEXT_OF(number) #number
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
+
+const char *comet_dnnl_version_built(void)
+{
+    return VERSION_TEXT(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
+}
+
+comet_status comet_dnnl_check(void)
+{
+    if (dnnl_version()->major == DNNL_VERSION_MAJOR)
+        return COMET_OK;
+    return comet_fail(COMET_ERROR_UNSUPPORTED,
+                      "Comet was built with oneDNN %s and needs a version %d.x of it, but %s was loaded; see LD_LIBRARY_PATH",
+                      comet_dnnl_version_built(), DNNL_VERSION_MAJOR, comet_dnnl_version());
 }
 
 /* ---- the backend ---- */
@@ -73,6 +109,7 @@ static void choose_isa(void)
 
 comet_status backend_create(backend **out)
 {
+    TRY(comet_dnnl_check());
     backend *b = calloc(1, sizeof *b);
     if (!b)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the backend");
