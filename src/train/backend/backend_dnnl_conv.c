@@ -43,12 +43,21 @@ static uint64_t pd_scratch_bytes(const_dnnl_primitive_desc_t pd)
     return dnnl_memory_desc_get_size(MD(pd, scratchpad, 0));
 }
 
-static bool is_slow(const_dnnl_primitive_desc_t pd)
+/* How slow an implementation is, by its name: 0 is fast, a product of matrices is slower by a few times, reference code by
+ * hundreds. */
+static int slowness(const_dnnl_primitive_desc_t pd)
 {
+    static const struct {
+        const char *prefix;
+        int cost;
+    } slow[] = {{"gemm", 1}, {"x64:gemm", 1}, {"ref", 100}};
     const char *text = NULL;
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&text) != dnnl_success || !text)
-        return false;
-    return strncmp(text, "ref", 3) == 0 || strncmp(text, "gemm", 4) == 0;
+        return 0;
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
+        if (strncmp(text, slow[i].prefix, strlen(slow[i].prefix)) == 0)
+            return slow[i].cost;
+    return 0;
 }
 
 /* After a kernel was made for a slice of the batch: its operands are those of the whole batch. */
@@ -70,7 +79,7 @@ static comet_status widen(kernel *k, uint32_t n_slices, uint64_t batch)
 
 bool kernel_is_slow(const kernel *k)
 {
-    return is_slow(k->pd);
+    return slowness(k->pd) > 0;
 }
 
 /* One pass of a convolution. */
@@ -78,14 +87,14 @@ typedef struct conv_call {
     backend *b;
     const conv_spec *spec;
     pd_pass pass;
-    const kernel *forward; /* NULL in forward */
+    const_dnnl_primitive_desc_t forward; /* of a backward pass, else NULL */
 } conv_call;
 
 static dnnl_status_t algorithm_pd(const conv_call *c, dnnl_alg_kind_t algorithm, const conv_geometry *g,
                                   dnnl_primitive_desc_t *pd)
 {
     const backend *b = c->b;
-    pd_base base = base_of(b, c->forward);
+    pd_base base = {.engine = b->engine, .attribute = b->plain, .forward = c->forward};
     if (c->pass == PASS_FORWARD)
         base.attribute = c->spec->adds ? b->sum : c->spec->relu ? b->relu : b->plain;
     const pd_operands o = {g->src->md, g->weights->md, g->bias ? g->bias->md : NULL, g->dst->md};
@@ -141,51 +150,92 @@ static comet_status conv_make(backend *b, const conv_spec *s, dnnl_primitive_des
 #define CONV_MAKE(b, s, pd, n_slices, operands, k) \
     conv_make(b, s, pd, n_slices, operands, sizeof(operands) / sizeof((operands)[0]), k)
 
-/* Takes the source as it lies if there is a fast implementation for that, else as the library prefers. */
-comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
+/* How slow the gradient of the weights is after a forward pass. Our own kernel serves depthwise convolutions where oneDNN has
+ * none. */
+static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd, const conv_geometry *g)
 {
-    conv_geometry g;
-    dnnl_primitive_desc_t pd, preferred;
-    uint32_t n_slices, n_preferred;
-    TRY(conv_describe(b, spec, &g));
-    const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
-    const layout *any = g.src;
-    g.src = src;
-    comet_status status = conv_pd(&call, &g, &pd, &n_slices);
-    if (status != COMET_OK || is_slow(pd)) {
-        g.src = any;
-        if (status != COMET_OK)
-            TRY(conv_pd(&call, &g, &pd, &n_slices));
-        else if (conv_pd(&call, &g, &preferred, &n_preferred) == COMET_OK) {
-            dnnl_primitive_desc_destroy(pd);
-            pd = preferred;
-            n_slices = n_preferred;
-        }
-    }
-    const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)},
-                                   {ARG_WEIGHTS, MD(pd, weights, 0)},
-                                   {ARG_BIAS, MD(pd, weights, 1)},
-                                   {ARG_DST, MD(pd, dst, 0)}};
-    return CONV_MAKE(b, spec, pd, n_slices, operands, k);
+    const conv_spec *s = forward->spec;
+    const conv_call call = {.b = forward->b, .spec = s, .pass = PASS_BACKWARD_WEIGHTS, .forward = pd};
+    const int none = 1000;
+    conv_geometry backward = *g;
+    dnnl_primitive_desc_t made;
+    if (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0])
+        return 0;
+    if (layout_intern(call.b, MD(pd, src, 0), &backward.src) != COMET_OK ||
+        layout_intern(call.b, MD(pd, dst, 0), &backward.dst) != COMET_OK ||
+        algorithm_pd(&call, dnnl_convolution_direct, &backward, &made) != dnnl_success)
+        return none;
+    const int cost = slowness(made);
+    dnnl_primitive_desc_destroy(made);
+    return cost;
 }
 
-static comet_status conv_backward_geometry(const conv_call *c, conv_geometry *g)
+typedef struct conv_choice {
+    dnnl_primitive_desc_t pd; /* NULL: none yet */
+    uint32_t n_slices;
+    int cost;
+} conv_choice;
+
+/* Makes the choice that of a source that lies like g->src where that is faster than the choice so far. */
+static comet_status try_source(const conv_call *c, const conv_geometry *g, conv_choice *best)
+{
+    conv_choice made;
+    if (best->pd && best->cost == 0)
+        return COMET_OK;
+    TRY(conv_pd(c, g, &made.pd, &made.n_slices));
+    made.cost = slowness(made.pd) + backward_slowness(c, made.pd, g);
+    const bool better = !best->pd || made.cost < best->cost;
+    const dnnl_primitive_desc_t worse = better ? best->pd : made.pd;
+    if (worse)
+        dnnl_primitive_desc_destroy(worse);
+    if (better)
+        *best = made;
+    return COMET_OK;
+}
+
+/* Takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library prefers it for
+ * forward, else in blocks: oneDNN 3 prefers planar sources of 4 to 15 channels, for which it has no fast gradient. */
+comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
+{
+    static const dnnl_format_tag_t blocked[] = {dnnl_nChw16c, dnnl_nChw8c};
+    const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
+    conv_choice best = {.pd = NULL};
+    conv_geometry g;
+    TRY(conv_describe(b, spec, &g));
+    const layout *any = g.src;
+    g.src = src;
+    (void)try_source(&call, &g, &best);
+    g.src = any;
+    const comet_status status = try_source(&call, &g, &best);
+    if (!best.pd)
+        return status;
+    for (size_t i = 0; best.cost > 0 && i < sizeof blocked / sizeof blocked[0]; i++)
+        if (layout_by_tag(b, 4, any->dims, blocked[i], &g.src) == COMET_OK)
+            (void)try_source(&call, &g, &best);
+    const operand_md operands[] = {{ARG_SRC, MD(best.pd, src, 0)},
+                                   {ARG_WEIGHTS, MD(best.pd, weights, 0)},
+                                   {ARG_BIAS, MD(best.pd, weights, 1)},
+                                   {ARG_DST, MD(best.pd, dst, 0)}};
+    return CONV_MAKE(b, spec, best.pd, best.n_slices, operands, k);
+}
+
+static comet_status conv_backward_geometry(const conv_call *c, const kernel *forward, conv_geometry *g)
 {
     const conv_spec *s = c->spec;
     TRY(conv_describe(c->b, s, g));
-    TRY(layout_resized(c->b, kernel_layout(c->forward, ARG_SRC), s->batch, s->in[0], &g->src));
-    return layout_resized(c->b, kernel_layout(c->forward, ARG_DST), s->batch, s->out[0], &g->dst);
+    TRY(layout_resized(c->b, kernel_layout(forward, ARG_SRC), s->batch, s->in[0], &g->src));
+    return layout_resized(c->b, kernel_layout(forward, ARG_DST), s->batch, s->out[0], &g->dst);
 }
 
 /* A descriptor with the forward kernel's weights layout, unless that has no fast implementation. */
-static comet_status conv_backward_pd(const conv_call *c, dnnl_primitive_desc_t *pd, uint32_t *n_slices)
+static comet_status conv_backward_pd(const conv_call *c, const kernel *forward, dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
     conv_geometry g;
-    TRY(conv_backward_geometry(c, &g));
+    TRY(conv_backward_geometry(c, forward, &g));
     const layout *any = g.weights;
-    g.weights = kernel_layout(c->forward, ARG_WEIGHTS);
+    g.weights = kernel_layout(forward, ARG_WEIGHTS);
     if (conv_pd(c, &g, pd, n_slices) == COMET_OK) {
-        if (!is_slow(*pd))
+        if (slowness(*pd) == 0)
             return COMET_OK;
         dnnl_primitive_desc_destroy(*pd);
     }
@@ -195,10 +245,10 @@ static comet_status conv_backward_pd(const conv_call *c, dnnl_primitive_desc_t *
 
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k)
 {
-    const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_DATA, .forward = forward};
+    const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_DATA, .forward = forward->pd};
     dnnl_primitive_desc_t pd;
     uint32_t n_slices;
-    TRY(conv_backward_pd(&call, &pd, &n_slices));
+    TRY(conv_backward_pd(&call, forward, &pd, &n_slices));
     const operand_md operands[] = {
         {ARG_DIFF_SRC, MD(pd, diff_src, 0)}, {ARG_WEIGHTS, MD(pd, weights, 0)}, {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
     return CONV_MAKE(b, spec, pd, n_slices, operands, k);
@@ -206,10 +256,10 @@ comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const 
 
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k)
 {
-    const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_WEIGHTS, .forward = forward};
+    const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_WEIGHTS, .forward = forward->pd};
     dnnl_primitive_desc_t pd;
     uint32_t n_slices;
-    TRY(conv_backward_pd(&call, &pd, &n_slices));
+    TRY(conv_backward_pd(&call, forward, &pd, &n_slices));
     const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)},
                                    {ARG_DIFF_WEIGHTS, MD(pd, diff_weights, 0)},
                                    {ARG_DIFF_BIAS, MD(pd, diff_weights, 1)},
