@@ -159,11 +159,14 @@ static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc
     const int none = 1000;
     conv_geometry backward = *g;
     dnnl_primitive_desc_t made;
-    if (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0])
+    uint32_t n_slices;
+    if (!forward_may_be_alone() || (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0]))
         return 0;
     if (layout_intern(call.b, MD(pd, src, 0), &backward.src) != COMET_OK ||
         layout_intern(call.b, MD(pd, dst, 0), &backward.dst) != COMET_OK ||
-        algorithm_pd(&call, dnnl_convolution_direct, &backward, &made) != dnnl_success)
+        layout_resized(call.b, backward.src, s->batch, s->in[0], &backward.src) != COMET_OK ||
+        layout_resized(call.b, backward.dst, s->batch, s->out[0], &backward.dst) != COMET_OK ||
+        conv_pd(&call, &backward, &made, &n_slices) != COMET_OK)
         return none;
     const int cost = slowness(made);
     dnnl_primitive_desc_destroy(made);
@@ -176,15 +179,15 @@ typedef struct conv_choice {
     int cost;
 } conv_choice;
 
-/* Makes the choice that of a source that lies like g->src where that is faster than the choice so far. */
-static comet_status try_source(const conv_call *c, const conv_geometry *g, conv_choice *best)
+/* Makes the choice that of a source that lies like g->src where that is faster than the choice so far, by at least `by`. */
+static comet_status try_source(const conv_call *c, const conv_geometry *g, int by, conv_choice *best)
 {
     conv_choice made;
     if (best->pd && best->cost == 0)
         return COMET_OK;
     TRY(conv_pd(c, g, &made.pd, &made.n_slices));
     made.cost = slowness(made.pd) + backward_slowness(c, made.pd, g);
-    const bool better = !best->pd || made.cost < best->cost;
+    const bool better = !best->pd || best->cost - made.cost >= by;
     const dnnl_primitive_desc_t worse = better ? best->pd : made.pd;
     if (worse)
         dnnl_primitive_desc_destroy(worse);
@@ -194,7 +197,7 @@ static comet_status try_source(const conv_call *c, const conv_geometry *g, conv_
 }
 
 /* Takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library prefers it for
- * forward, else in blocks: oneDNN 3 prefers planar sources of 4 to 15 channels, for which it has no fast gradient. */
+ * forward, else in blocks where only they have a fast gradient. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
 {
     static const dnnl_format_tag_t blocked[] = {dnnl_nChw16c, dnnl_nChw8c};
@@ -204,14 +207,15 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     TRY(conv_describe(b, spec, &g));
     const layout *any = g.src;
     g.src = src;
-    (void)try_source(&call, &g, &best);
+    (void)try_source(&call, &g, 0, &best);
     g.src = any;
-    const comet_status status = try_source(&call, &g, &best);
+    /* Without such cases the library's preference counts more than names of implementations. */
+    const comet_status status = try_source(&call, &g, forward_may_be_alone() ? 0 : -1000, &best);
     if (!best.pd)
         return status;
-    for (size_t i = 0; best.cost > 0 && i < sizeof blocked / sizeof blocked[0]; i++)
+    for (size_t i = 0; forward_may_be_alone() && i < sizeof blocked / sizeof blocked[0]; i++)
         if (layout_by_tag(b, 4, any->dims, blocked[i], &g.src) == COMET_OK)
-            (void)try_source(&call, &g, &best);
+            (void)try_source(&call, &g, 1, &best);
     const operand_md operands[] = {{ARG_SRC, MD(best.pd, src, 0)},
                                    {ARG_WEIGHTS, MD(best.pd, weights, 0)},
                                    {ARG_BIAS, MD(best.pd, weights, 1)},
