@@ -19,7 +19,7 @@ SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -n
 build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) $(3) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install package clean help
+.PHONY: all setup setup-dev setup-all demo test test-all test-dnnl3 quick dev asan tsan aarch64 fuzz format lint install package clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet_installed)
@@ -41,9 +41,14 @@ test: setup ## build everything and run every test; those that need a large pack
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS)
 
-test-all: test setup-all ## every test, then those that need a large package, which is installed for them
+test-all: test setup-all test-dnnl3 ## every test, then those that need a large package, which is installed for them
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS) -L large
+
+test-dnnl3: setup ## the tests that compute with oneDNN, built with version 3.2, which is installed for them in ~/.cache
+	@root=$$(tools/setup dnnl3) && cmake --preset dnnl3 -DCOMET_WERROR=$(WERROR) $(CONFIGURE) -DCOMET_DNNL_ROOT="$$root" >/dev/null
+	@cmake --build --preset dnnl3 --parallel $(JOBS) --target all
+	@ctest --preset dnnl3 -j $(JOBS)
 
 quick: setup ## build everything and run only the tests labelled quick (under a minute)
 	@$(call build,release,all)
@@ -74,7 +79,8 @@ lint: setup-dev ## check layers, format and clang-tidy
 	@tools/check_layers
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
 	@$(call build,dev,all)
-	@find src cli -name '*.c' ! -name '*neon*' -print0 | xargs -0 -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
+	@sed -n 's|^ *"file": "\($(CURDIR)/\(src\|cli\)/[^"]*\)".*|\1|p' build-dev/compile_commands.json | grep -v neon | sort -u | \
+	    xargs -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR
 	@cmake --install build --prefix "$(PREFIX)"
@@ -87,7 +93,7 @@ package: ## make build/*.tar.gz and, on Debian and its kin, build/*.deb
 	@ls build/*.tar.gz; ls build/*.deb 2>/dev/null || true
 
 clean: ## remove every build folder
-	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64 build-dnnl3
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
