@@ -7,16 +7,19 @@ CONFIGURE ?=
 PREFIX ?= /usr/local
 # Seconds that `make fuzz` runs each fuzz target; 0 only builds them.
 FUZZ_SECONDS ?= 0
-CLANG_FORMAT ?= clang-format-14
-CLANG_TIDY ?= clang-tidy-14
+# clang 14 formats and checks the sources. Where it is not packaged (Debian 13), the distribution's own clang is taken.
+CLANG_VERSION ?= $(shell command -v clang-14 >/dev/null && echo -14)
+CLANG_FORMAT ?= clang-format$(CLANG_VERSION)
+CLANG_TIDY ?= clang-tidy$(CLANG_VERSION)
+with_clang = -DCMAKE_C_COMPILER=clang$(CLANG_VERSION) -DCMAKE_CXX_COMPILER=clang++$(CLANG_VERSION)
 
 SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 
-# $(call build,PRESET,TARGETS) configures quietly (stderr still shows errors, and what is left out) and builds.
-build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
+# $(call build,PRESET,TARGETS,OPTIONS) configures quietly (stderr still shows errors, and what is left out) and builds.
+build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) $(3) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev setup-all demo test test-all quick dev asan tsan aarch64 fuzz format lint install clean help
+.PHONY: all setup setup-dev setup-all demo test test-all test-dnnl3 quick dev asan tsan aarch64 fuzz format lint install package clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet_installed)
@@ -38,9 +41,14 @@ test: setup ## build everything and run every test; those that need a large pack
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS)
 
-test-all: test setup-all ## every test, then those that need a large package, which is installed for them
+test-all: test setup-all test-dnnl3 ## every test, then those that need a large package, which is installed for them
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS) -L large
+
+test-dnnl3: setup ## the tests that compute with oneDNN, built with version 3.2, which is installed for them in ~/.cache
+	@root=$$(tools/setup dnnl3) && cmake --preset dnnl3 -DCOMET_WERROR=$(WERROR) $(CONFIGURE) -DCOMET_DNNL_ROOT="$$root" >/dev/null
+	@cmake --build --preset dnnl3 --parallel $(JOBS) --target all
+	@ctest --preset dnnl3 -j $(JOBS)
 
 quick: setup ## build everything and run only the tests labelled quick (under a minute)
 	@$(call build,release,all)
@@ -50,18 +58,18 @@ dev: setup ## debug build with assertions in build-dev
 	@$(call build,dev,all)
 
 asan: setup-dev ## every test under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(call build,asan-ubsan,all)
+	@$(call build,asan-ubsan,all,$(with_clang))
 	@ctest --preset asan-ubsan -j $(JOBS)
 
 tsan: setup-dev ## every test under ThreadSanitizer
-	@$(call build,tsan,all)
+	@$(call build,tsan,all,$(with_clang))
 	@ctest --preset tsan -j $(JOBS)
 
 aarch64: setup-dev ## cross-build for 64-bit ARM and check frames and kernels under qemu
 	@tools/test_aarch64
 
 fuzz: setup-dev ## build the fuzz targets; FUZZ_SECONDS=1200 also runs each that long
-	@$(call build,fuzz,all)
+	@$(call build,fuzz,all,$(with_clang))
 	@cmake/run_fuzzers build-fuzz/tests tests/fuzz/corpus $(FUZZ_SECONDS)
 
 format: setup-dev ## format the sources in place
@@ -72,13 +80,21 @@ lint: setup-dev ## check layers, words, format and clang-tidy
 	@tools/check_words
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
 	@cmake --preset dev -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null
-	@find src cli -name '*.c' ! -name '*neon*' -print0 | xargs -0 -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
+	@sed -n 's|^ *"file": "\($(CURDIR)/\(src\|cli\)/[^"]*\)".*|\1|p' build-dev/compile_commands.json | grep -v neon | sort -u | \
+	    xargs -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR
 	@cmake --install build --prefix "$(PREFIX)"
 
+package: ## make build/*.tar.gz and, on Debian and its kin, build/*.deb
+	@tools/setup package
+	@$(call build,release,comet_installed)
+	@rm -f build/*.deb build/*.tar.gz build/*.sha256
+	@cd build && cpack >cpack.log 2>&1 || { cat cpack.log; exit 1; }
+	@ls build/*.tar.gz; ls build/*.deb 2>/dev/null || true
+
 clean: ## remove every build folder
-	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64
+	rm -rf build build-dev build-asan build-tsan build-fuzz build-aarch64 build-dnnl3
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

@@ -138,6 +138,8 @@ static cli_exit run_verb(const verb *v, int argc, char **argv)
     say_set_verb(v->name);
     if (v->absent)
         return training_refuse();
+    if (v->computes && training_check() != CLI_OK)
+        return CLI_FAILED;
     if (!v->subjects)
         return verb_run(v, argc, argv);
     const verb *subject = argc > 0 ? find_subject(v, argv[0]) : NULL;

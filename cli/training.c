@@ -1,5 +1,6 @@
-/* Builds with and without the training engine; see training.h. The build defines COMET_DNNL_VERSION or COMET_TRAIN_MISSING for
- * this file alone. */
+/* Builds with and without the training engine; see training.h. The build without it defines COMET_TRAIN_MISSING for this file
+ * alone.
+ */
 #include "training.h"
 
 #include <stddef.h>
@@ -8,6 +9,8 @@
 
 #ifdef COMET_HAVE_TRAIN
 
+#include "comet/model.h"
+
 const char *training_missing(void)
 {
     return NULL;
@@ -15,7 +18,17 @@ const char *training_missing(void)
 
 const char *training_dnnl_version(void)
 {
-    return COMET_DNNL_VERSION;
+    return comet_dnnl_version();
+}
+
+const char *training_dnnl_version_built(void)
+{
+    return comet_dnnl_version_built();
+}
+
+cli_exit training_check(void)
+{
+    return comet_dnnl_check() == COMET_OK ? CLI_OK : fail(CLI_FAILED, "%s", comet_last_error());
 }
 
 #else
@@ -28,6 +41,16 @@ const char *training_missing(void)
 const char *training_dnnl_version(void)
 {
     return NULL;
+}
+
+const char *training_dnnl_version_built(void)
+{
+    return NULL;
+}
+
+cli_exit training_check(void)
+{
+    return CLI_OK;
 }
 
 #define ABSENT(verb_name)                                                   \

@@ -6,6 +6,10 @@
 set(COMET_WARNINGS
     -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wundef -Wvla -Wstrict-prototypes -Wmissing-prototypes
     -Wpointer-arith -Wcast-qual -Wwrite-strings)
+# Constants are anonymous enums, which clang 19 does not like to see beside floats.
+if(CMAKE_C_COMPILER_ID MATCHES "Clang")
+    list(APPEND COMET_WARNINGS -Wno-enum-float-conversion)
+endif()
 
 if(COMET_FUZZ)
     add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)

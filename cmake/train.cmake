@@ -1,10 +1,21 @@
 # comet::train, shared, and comet::train_static, from the same objects: the training engine on oneDNN. The
-# shared one holds the codec too, so that a program links one library; only it is installed. Needs oneDNN 2 (which brings GNU's
+# shared one holds the codec too, so that a program links one library; only it is installed. Needs oneDNN 2 or 3 (which brings GNU's
 # OpenMP runtime), libjpeg, libpng, zlib and cJSON.
 
+set(COMET_DNNL_ROOT "" CACHE PATH "oneDNN in this folder (its include/ and lib/) instead of the system's; see tools/setup dnnl3")
+# What was found for another folder does not count.
+if(NOT COMET_DNNL_ROOT STREQUAL "${COMET_DNNL_ROOT_SEARCHED}")
+    unset(DNNL_INCLUDE_DIR CACHE)
+    unset(DNNL_LIBRARY CACHE)
+endif()
+set(COMET_DNNL_ROOT_SEARCHED "${COMET_DNNL_ROOT}" CACHE INTERNAL "")
+set(dnnl_places)
+if(COMET_DNNL_ROOT)
+    set(dnnl_places PATHS "${COMET_DNNL_ROOT}" PATH_SUFFIXES include lib lib64 NO_DEFAULT_PATH)
+endif()
 # Not find_package(dnnl): Debian's file asks for OpenCL's and OpenMP's development files.
-find_path(DNNL_INCLUDE_DIR dnnl.h)
-find_library(DNNL_LIBRARY dnnl)
+find_path(DNNL_INCLUDE_DIR dnnl.h ${dnnl_places})
+find_library(DNNL_LIBRARY dnnl ${dnnl_places})
 mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
 find_package(JPEG)
 find_package(PNG)
@@ -46,8 +57,8 @@ function(comet_find_train_missing result)
     if(absent)
         string(APPEND reason " was found (tools/setup installs it)")
     endif()
-    if(DNNL_FOUND AND NOT COMET_DNNL_VERSION MATCHES "^2\\.")
-        set(reason "oneDNN ${COMET_DNNL_VERSION} was found, 2.x is needed")
+    if(DNNL_FOUND AND NOT COMET_DNNL_VERSION MATCHES "^[23]\\.")
+        set(reason "oneDNN ${COMET_DNNL_VERSION} was found, 2.x or 3.x is needed")
     endif()
     set(${result} "${reason}" PARENT_SCOPE)
 endfunction()
@@ -63,7 +74,11 @@ elseif(COMET_TRAIN_MISSING)
                         "command line are built without it.")
 endif()
 
+# Of the files for one version of oneDNN only that of the version that was found is compiled.
+string(REGEX MATCH "^[0-9]+" dnnl_major "${COMET_DNNL_VERSION}")
 file(GLOB_RECURSE train_sources CONFIGURE_DEPENDS src/train/*.c)
+list(FILTER train_sources EXCLUDE REGEX "/backend_dnnl[0-9]+\\.c$")
+list(APPEND train_sources src/train/backend/backend_dnnl${dnnl_major}.c)
 add_library(comet_train_objects OBJECT ${train_sources})
 comet_target_defaults(comet_train_objects)
 # Functions that take vectors are all inlined, so the warning about their calling convention does not matter.

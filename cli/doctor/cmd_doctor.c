@@ -80,7 +80,7 @@ static void print_training(void)
     if (training_missing())
         printf("training      not in this build: %s\n", training_missing());
     else
-        printf("training      on oneDNN %s\n", training_dnnl_version());
+        printf("training      on oneDNN %s, built with %s\n", training_dnnl_version(), training_dnnl_version_built());
 }
 
 static void print_lines(const findings *f)
@@ -130,6 +130,7 @@ static cli_exit print_json(const findings *f)
     json_add_u64(&j, "memory_bytes", cpu->memory_bytes);
     json_add_u64(&j, "page_bytes", (uint64_t)(cpu->page_bytes > 0 ? cpu->page_bytes : 0));
     json_add_text(&j, "training_on_dnnl", training_dnnl_version());
+    json_add_text(&j, "training_built_with_dnnl", training_dnnl_version_built());
     json_add_text(&j, "training_missing", training_missing());
     json_add_text(&j, "zfp", contender_zfp_version());
     json_add_text(&j, "zstd", contender_zstd_version());
@@ -156,7 +157,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         print_lines(&f);
     if (code == CLI_OK && !(f.test.identical && f.test.within_bound))
         code = fail(CLI_FAILED, "the self test failed");
-    return code;
+    return code == CLI_OK ? training_check() : code;
 }
 
 const verb verb_doctor = {

@@ -10,6 +10,7 @@ typedef struct verb {
     const char *name;                   /* as on the command line: "compress", or "bench codec" for a subject */
     const char *summary;                /* one line for the list of verbs, without a full stop */
     bool absent;                        /* needs training, which this build lacks; it has a name and a summary only */
+    bool computes;                      /* needs the library that training computes with */
     const struct verb *const *subjects; /* verbs such as "bench codec", ended by NULL; NULL for a verb without subjects */
     bool first_is_default;              /* without a subject on the command line the first one runs */
     const char *usage;                  /* operands and main options */

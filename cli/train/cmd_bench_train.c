@@ -465,6 +465,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_bench_train = {
     .name = "bench train",
     .summary = "Measure speed and memory of training",
+    .computes = true,
     .usage = "--model NAME | --net FILE [--image N] [--batch LIST] [--compress LIST] [options]",
     .details =
         "Trains on a few batches of made-up images. images/s is that of the median step, best that of the fastest; peak\n"

@@ -159,6 +159,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_demo_train = {
     .name = "demo train",
     .summary = "Train a small net twice, raw and compressed, and compare",
+    .computes = true,
     .usage = "[--steps N] [--batch N] [--compress HOW] [--data SPEC] [-j N] [--json]",
     .details = "Takes about four minutes on two cores, and 400 MB of memory. The runs are 'comet train' with the options\n"
                "given here; nothing is written.\n",

@@ -182,6 +182,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_eval = {
     .name = "eval",
     .summary = "Score weights on data",
+    .computes = true,
     .usage = "RUN|WEIGHTS --data SPEC [options]",
     .details = "RUN is a folder that 'comet train --out' wrote, WEIGHTS a safetensors file. Files that comet wrote\n"
                "name their net; for others give --model or --net.\n",

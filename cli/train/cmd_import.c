@@ -64,6 +64,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_import = {
     .name = "import",
     .summary = "Take weights from PyTorch",
+    .computes = true,
     .usage = "FILE.safetensors --model NAME | --net FILE -o OUT.safetensors [options]",
     .details = "Checks that every tensor of the net is there with its shape, and nothing else, and writes them as float32\n"
                "together with the net. For a .pt file run first: tools/torch_weights.py to-comet FILE.pt FILE.safetensors\n",

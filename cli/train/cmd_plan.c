@@ -265,6 +265,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_plan = {
     .name = "plan",
     .summary = "Predict the memory that training needs, and the batch that fits",
+    .computes = true,
     .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
     .details =
         "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"

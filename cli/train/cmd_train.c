@@ -501,6 +501,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_train = {
     .name = "train",
     .summary = "Train a network",
+    .computes = true,
     .usage = "--model NAME | --net FILE --data SPEC [options]",
     .details =
         "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"

@@ -9,6 +9,7 @@
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by number, in torch's layout
  *   comet_model_describe_*         figures: memory, compression, tensors, what is saved, what was assessed
+ *   comet_dnnl_*                   the version of oneDNN, which computes for models
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time; different models may be used
  * by different threads.
@@ -26,6 +27,16 @@ extern "C" {
 #endif
 
 typedef struct comet_model comet_model;
+
+/* ---- the library that computes ---- */
+
+/* The version of oneDNN that this process has loaded, such as "3.2.0", and that which Comet was built with. Any thread. */
+COMET_API const char *comet_dnnl_version(void);
+COMET_API const char *comet_dnnl_version_built(void);
+/* COMET_ERROR_UNSUPPORTED where their major versions differ, as LD_LIBRARY_PATH or LD_PRELOAD can bring about. No model can
+ * then be planned or created. Any thread. */
+COMET_API comet_status comet_dnnl_check(void);
+
 /* ---- parameters ---- */
 
 typedef enum comet_optimiser_kind {

@@ -61,7 +61,7 @@ static void check_pass(const float *y, const float *dy, const float *dx, size_t 
 
 static void test_relu_backward(void **state)
 {
-    float y[MOST], dy[MOST], dx[MOST + 1];
+    float y[MOST] = {0}, dy[MOST] = {0}, dx[MOST + 1];
     test_rng r = {72};
     for (size_t n = 0; n < MOST; n++) {
         fill(&r, y, n);

@@ -1,6 +1,6 @@
 /*
- * What the training engine asks of the library that does the arithmetic. Only backend_dnnl2*.c include dnnl.h, by dnnl2.h;
- * another version of oneDNN, or another library, is one more set of files under this header.
+ * What the training engine asks of the library that does the arithmetic. Only backend_dnnl*.c include dnnl.h, by dnnl_api.h,
+ * which also says how they serve oneDNN 2 and 3; another library is one more set of files under this header.
  *
  * A layout is the physical form of a tensor: its dims and how they lie in memory. Layouts are owned by the backend and unique,
  * so pointers compare as the forms do. A kernel is one operation made for fixed layouts: it is created once and run on memory

@@ -1,359 +1,167 @@
 /*
- * The backend on oneDNN 2 (operation descriptors, dnnl_memory_desc_t by value).
- *
- * Scratchpads are the caller's (user mode), so that they are planned with everything else. The instruction set is capped at
- * AVX-512 with bfloat16, since with AMX this version can die of an illegal instruction, or lower where our own kernels are.
+ * oneDNN 2 under dnnl_api.h: tensors are described by structs, and a descriptor of a primitive is made of a descriptor of the
+ * operation.
  */
-#include "train/backend/dnnl2.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/backend/accumulate.h"
+#include "train/backend/dnnl_api.h"
 
-static const int dnnl_args[ARG_MULTIPLE] = {
-    [ARG_SRC] = DNNL_ARG_SRC_0,
-    [ARG_SRC_1] = DNNL_ARG_SRC_1,
-    [ARG_WEIGHTS] = DNNL_ARG_WEIGHTS,
-    [ARG_BIAS] = DNNL_ARG_BIAS,
-    [ARG_DST] = DNNL_ARG_DST,
-    [ARG_WORKSPACE] = DNNL_ARG_WORKSPACE,
-    [ARG_DIFF_SRC] = DNNL_ARG_DIFF_SRC,
-    [ARG_DIFF_DST] = DNNL_ARG_DIFF_DST,
-    [ARG_DIFF_WEIGHTS] = DNNL_ARG_DIFF_WEIGHTS,
-    [ARG_DIFF_BIAS] = DNNL_ARG_DIFF_BIAS,
-    [ARG_SCRATCH] = DNNL_ARG_SCRATCHPAD,
-};
+/* ---- descriptions of tensors ---- */
 
-comet_status dnnl_check(dnnl_status_t status, const char *what)
+/* Allocates *md where it can. */
+static dnnl_status_t md_alloc(md_own *md)
 {
-    if (status == dnnl_success)
-        return COMET_OK;
-    if (status == dnnl_out_of_memory)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: oneDNN could not allocate %s", what);
-    return comet_fail(COMET_ERROR_UNSUPPORTED, "oneDNN does not support %s (status %d)", what, (int)status);
+    *md = calloc(1, sizeof **md);
+    return *md ? dnnl_success : dnnl_out_of_memory;
 }
 
-/* ---- the backend ---- */
-
-/* Makes attributes with a scratchpad by the user, and with the operation on the result that `append` adds. */
-static comet_status make_attribute(dnnl_status_t (*append)(dnnl_post_ops_t post), dnnl_primitive_attr_t *attribute)
+/* Passes on the status of the call that filled *md, and frees that where it failed. */
+static dnnl_status_t md_keep(dnnl_status_t status, md_own *md)
 {
-    dnnl_post_ops_t post = NULL;
-    TRY_DNNL(dnnl_primitive_attr_create(attribute), "attributes");
-    TRY_DNNL(dnnl_primitive_attr_set_scratchpad_mode(*attribute, dnnl_scratchpad_mode_user), "user scratchpads");
-    if (!append)
-        return COMET_OK;
-    TRY_DNNL(dnnl_post_ops_create(&post), "post-operations");
-    comet_status status = dnnl_check(append(post), "a fused operation");
-    if (status == COMET_OK)
-        status = dnnl_check(dnnl_primitive_attr_set_post_ops(*attribute, post), "a fused operation");
-    dnnl_post_ops_destroy(post);
+    if (status != dnnl_success)
+        free(*md);
     return status;
 }
 
-static dnnl_status_t append_relu(dnnl_post_ops_t post)
+dnnl_status_t md_by_tag(md_own *md, int n_dims, const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag)
+{
+    const dnnl_status_t status = md_alloc(md);
+    return status == dnnl_success ? md_keep(dnnl_memory_desc_init_by_tag(*md, n_dims, dims, type, tag), md) : status;
+}
+
+dnnl_status_t md_copy(md_own *copy, md_ref md)
+{
+    const dnnl_status_t status = md_alloc(copy);
+    if (status == dnnl_success)
+        **copy = *md;
+    return status;
+}
+
+dnnl_status_t md_part(md_own *part, md_ref whole, const dnnl_dims_t dims, const dnnl_dims_t offsets)
+{
+    const dnnl_status_t status = md_alloc(part);
+    return status == dnnl_success ? md_keep(dnnl_memory_desc_init_submemory(*part, whole, dims, offsets), part) : status;
+}
+
+void md_free(md_own md)
+{
+    free(md);
+}
+
+int md_shape(md_ref md, dnnl_dims_t dims, dnnl_data_type_t *type)
+{
+    if (!md)
+        return 0;
+    memcpy(dims, md->dims, sizeof md->dims);
+    *type = md->data_type;
+    return md->ndims;
+}
+
+/* ---- attributes ---- */
+
+/* With AMX this version can die of an illegal instruction. */
+void isa_use_best(void)
+{
+    dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
+}
+
+dnnl_status_t post_append_relu(dnnl_post_ops_t post)
 {
     return dnnl_post_ops_append_eltwise(post, 1, dnnl_eltwise_relu, 0, 0);
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t post)
+dnnl_status_t post_append_sum(dnnl_post_ops_t post)
 {
     return dnnl_post_ops_append_sum(post, 1);
 }
 
-static comet_status make_attributes(backend *b)
+bool forward_may_be_alone(void)
 {
-    TRY(make_attribute(NULL, &b->plain));
-    TRY(make_attribute(append_relu, &b->relu));
-    return make_attribute(append_sum, &b->sum);
+    return false;
 }
 
-/* Where a cap keeps our own kernels below what the machine can run, it holds for oneDNN's too. */
-static dnnl_cpu_isa_t highest_isa(void)
+/* ---- descriptors of primitives ---- */
+
+/* The descriptor of a primitive for that of its operation, unless making the latter failed. */
+static dnnl_status_t pd_create(const pd_base *base, dnnl_status_t status, const void *operation, dnnl_primitive_desc_t *pd)
 {
-    const comet_isa active = comet_isa_active();
-    if (active == comet_isa_best())
-        return dnnl_cpu_isa_avx512_core_bf16;
-    return active == COMET_ISA_AVX2 ? dnnl_cpu_isa_avx2 : dnnl_cpu_isa_sse41;
+    return status == dnnl_success ? dnnl_primitive_desc_create(pd, operation, base->attribute, base->engine, base->forward)
+                                  : status;
 }
 
-comet_status backend_create(backend **out)
+dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o, const pd_windows *w,
+                      dnnl_primitive_desc_t *pd)
 {
-    backend *b = calloc(1, sizeof *b);
-    if (!b)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the backend");
-    /* oneDNN refuses this once a primitive exists: the first model of a process decides. */
-    dnnl_set_max_cpu_isa(highest_isa());
-    dnnl_set_primitive_cache_capacity(1024);
-    comet_status status = dnnl_check(dnnl_engine_create(&b->engine, dnnl_cpu, 0), "a CPU engine");
-    if (status == COMET_OK)
-        status = dnnl_check(dnnl_stream_create(&b->stream, b->engine, dnnl_stream_default_flags), "a stream");
-    if (status == COMET_OK)
-        status = make_attributes(b);
-    if (status != COMET_OK) {
-        backend_destroy(b);
-        return status;
-    }
-    *out = b;
-    return COMET_OK;
+    dnnl_convolution_desc_t d;
+    dnnl_status_t status;
+    if (pass == PASS_FORWARD)
+        status = dnnl_dilated_convolution_forward_desc_init(&d, dnnl_forward_training, algorithm, o->src, o->weights, o->bias,
+                                                            o->dst, w->stride, w->dilation, w->before, w->after);
+    else if (pass == PASS_BACKWARD_DATA)
+        status = dnnl_dilated_convolution_backward_data_desc_init(&d, algorithm, o->src, o->weights, o->dst, w->stride,
+                                                                  w->dilation, w->before, w->after);
+    else
+        status = dnnl_dilated_convolution_backward_weights_desc_init(&d, algorithm, o->src, o->weights, o->bias, o->dst,
+                                                                     w->stride, w->dilation, w->before, w->after);
+    return pd_create(base, status, &d, pd);
 }
 
-void backend_destroy(backend *b)
+dnnl_status_t pd_linear(const pd_base *base, pd_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd)
 {
-    if (!b)
-        return;
-    while (b->layouts) {
-        layout *next = b->layouts->next;
-        free(b->layouts);
-        b->layouts = next;
-    }
-    if (b->plain)
-        dnnl_primitive_attr_destroy(b->plain);
-    if (b->relu)
-        dnnl_primitive_attr_destroy(b->relu);
-    if (b->sum)
-        dnnl_primitive_attr_destroy(b->sum);
-    if (b->stream)
-        dnnl_stream_destroy(b->stream);
-    if (b->engine)
-        dnnl_engine_destroy(b->engine);
-    free(b);
+    dnnl_inner_product_desc_t d;
+    dnnl_status_t status;
+    if (pass == PASS_FORWARD)
+        status = dnnl_inner_product_forward_desc_init(&d, dnnl_forward_training, o->src, o->weights, o->bias, o->dst);
+    else if (pass == PASS_BACKWARD_DATA)
+        status = dnnl_inner_product_backward_data_desc_init(&d, o->src, o->weights, o->dst);
+    else
+        status = dnnl_inner_product_backward_weights_desc_init(&d, o->src, o->weights, o->bias, o->dst);
+    return pd_create(base, status, &d, pd);
 }
 
-void backend_settle(backend *b)
+dnnl_status_t pd_eltwise(const pd_base *base, const pd_activation *a, md_ref data, dnnl_primitive_desc_t *pd)
 {
-    (void)b;
-    dnnl_set_primitive_cache_capacity(0);
+    dnnl_eltwise_desc_t d;
+    const dnnl_status_t status =
+        base->forward ? dnnl_eltwise_backward_desc_init(&d, a->algorithm, data, data, a->alpha, a->beta)
+                      : dnnl_eltwise_forward_desc_init(&d, dnnl_forward_training, a->algorithm, data, a->alpha, a->beta);
+    return pd_create(base, status, &d, pd);
 }
 
-/* ---- layouts ---- */
-
-comet_status layout_intern(backend *b, const dnnl_memory_desc_t *md, const layout **out)
+dnnl_status_t pd_pool(const pd_base *base, dnnl_alg_kind_t algorithm, md_ref src, md_ref dst, const pd_windows *w,
+                      dnnl_primitive_desc_t *pd)
 {
-    for (const layout *l = b->layouts; l; l = l->next)
-        if (dnnl_memory_desc_equal(&l->md, md)) {
-            *out = l;
-            return COMET_OK;
-        }
-    layout *l = malloc(sizeof *l);
-    if (!l)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a layout");
-    l->md = *md;
-    l->next = b->layouts;
-    b->layouts = l;
-    *out = l;
-    return COMET_OK;
+    dnnl_pooling_v2_desc_t d;
+    const dnnl_status_t status =
+        base->forward ? dnnl_pooling_v2_backward_desc_init(&d, algorithm, src, dst, w->stride, w->kernel, w->dilation,
+                                                           w->before, w->after)
+                      : dnnl_pooling_v2_forward_desc_init(&d, dnnl_forward_training, algorithm, src, dst, w->stride, w->kernel,
+                                                          w->dilation, w->before, w->after);
+    return pd_create(base, status, &d, pd);
 }
 
-static const dnnl_format_tag_t plain_tags[] = {dnnl_format_tag_undef, dnnl_a, dnnl_ab, dnnl_abc, dnnl_abcd, dnnl_abcde};
-
-comet_status md_plain(dnnl_memory_desc_t *md, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag)
+dnnl_status_t pd_lrn(const pd_base *base, const comet_layer *l, md_ref data, dnnl_primitive_desc_t *pd)
 {
-    return dnnl_check(dnnl_memory_desc_init_by_tag(md, n_dims, dims, dnnl_f32, tag), "a tensor of this shape");
+    dnnl_lrn_desc_t d;
+    const dnnl_status_t status = base->forward
+                                     ? dnnl_lrn_backward_desc_init(&d, dnnl_lrn_across_channels, data, data, l->lrn_size,
+                                                                   l->lrn_alpha, l->lrn_beta, l->lrn_k)
+                                     : dnnl_lrn_forward_desc_init(&d, dnnl_forward_training, dnnl_lrn_across_channels, data,
+                                                                  l->lrn_size, l->lrn_alpha, l->lrn_beta, l->lrn_k);
+    return pd_create(base, status, &d, pd);
 }
 
-comet_status layout_plain(backend *b, uint32_t n_dims, const uint64_t *dims, const layout **l)
+dnnl_status_t pd_add(const pd_base *base, md_ref data, dnnl_primitive_desc_t *pd)
 {
-    dnnl_dims_t d = {0};
-    dnnl_memory_desc_t md;
-    for (uint32_t i = 0; i < n_dims; i++)
-        d[i] = (dnnl_dim_t)dims[i];
-    TRY(md_plain(&md, (int)n_dims, d, plain_tags[n_dims]));
-    return layout_intern(b, &md, l);
+    dnnl_binary_desc_t d;
+    return pd_create(base, dnnl_binary_desc_init(&d, dnnl_binary_add, data, data, data), &d, pd);
 }
 
-uint64_t layout_bytes(const layout *l)
+dnnl_status_t pd_concat(const pd_base *base, md_ref dst, int n, const md_ref *sources, dnnl_primitive_desc_t *pd)
 {
-    return dnnl_memory_desc_get_size(&l->md);
-}
-
-uint32_t layout_dims(const layout *l, uint64_t dims[5])
-{
-    for (int i = 0; i < l->md.ndims && i < 5; i++)
-        dims[i] = (uint64_t)l->md.dims[i];
-    return (uint32_t)l->md.ndims;
-}
-
-bool layout_has_tag(const layout *l, dnnl_format_tag_t tag)
-{
-    dnnl_memory_desc_t md;
-    return dnnl_memory_desc_init_by_tag(&md, l->md.ndims, l->md.dims, l->md.data_type, tag) == dnnl_success &&
-           dnnl_memory_desc_equal(&md, &l->md);
-}
-
-layout_order layout_describe(const layout *l, uint64_t *block)
-{
-    *block = 1;
-    if (l->md.ndims != 4)
-        return layout_has_tag(l, plain_tags[l->md.ndims]) ? ORDER_PLANAR : ORDER_OTHER;
-    if (layout_has_tag(l, dnnl_nchw))
-        return ORDER_PLANAR;
-    if (layout_has_tag(l, dnnl_nhwc))
-        return ORDER_CHANNELS_LAST;
-    *block = layout_has_tag(l, dnnl_nChw16c) ? 16 : layout_has_tag(l, dnnl_nChw8c) ? 8 : layout_has_tag(l, dnnl_nChw4c) ? 4 : 1;
-    return *block > 1 ? ORDER_BLOCKED : ORDER_OTHER;
-}
-
-bool layout_is_depthwise(const layout *l, uint64_t block)
-{
-    return l->md.ndims == 5 && layout_has_tag(l, block == 16 ? dnnl_Goihw16g : block == 8 ? dnnl_Goihw8g : dnnl_Goihw4g);
-}
-
-/* ---- kernels in general ---- */
-
-void kernel_destroy(kernel *k)
-{
-    if (!k)
-        return;
-    for (size_t i = 0; i < k->n_operands; i++)
-        if (k->operands[i].memory)
-            dnnl_memory_destroy(k->operands[i].memory);
-    if (k->primitive)
-        dnnl_primitive_destroy(k->primitive);
-    if (k->pd)
-        dnnl_primitive_desc_destroy(k->pd);
-    free(k);
-}
-
-static const operand *kernel_operand(const kernel *k, kernel_arg arg)
-{
-    for (size_t i = 0; i < k->n_operands; i++)
-        if (k->operands[i].arg == arg)
-            return &k->operands[i];
-    return NULL;
-}
-
-const layout *kernel_layout(const kernel *k, kernel_arg arg)
-{
-    const operand *o = kernel_operand(k, arg);
-    return o ? o->layout : NULL;
-}
-
-uint64_t kernel_scratch_bytes(const kernel *k)
-{
-    return k->scratch_bytes;
-}
-
-const char *kernel_implementation(const kernel *k)
-{
-    const char *text = NULL;
-    return dnnl_primitive_desc_query(k->pd, dnnl_query_impl_info_str, 0, (void *)&text) == dnnl_success && text ? text : "?";
-}
-
-static comet_status run_once(kernel *k, void *const *at)
-{
-    dnnl_exec_arg_t exec[MAX_OPERANDS];
-    for (size_t i = 0; i < k->n_operands; i++) {
-        const operand *o = &k->operands[i];
-        void *now = NULL;
-        TRY_DNNL(dnnl_memory_get_data_handle(o->memory, &now), "a memory object");
-        /* Setting a handle fills the padding of blocked layouts with zeros, so it is done only where it changed. */
-        if (now != at[o->arg])
-            TRY_DNNL(dnnl_memory_set_data_handle(o->memory, at[o->arg]), "a memory object");
-        exec[i].arg = o->arg >= ARG_MULTIPLE ? DNNL_ARG_MULTIPLE_SRC + (int)(o->arg - ARG_MULTIPLE) : dnnl_args[o->arg];
-        exec[i].memory = o->memory;
-    }
-    TRY_DNNL(dnnl_primitive_execute(k->primitive, k->b->stream, (int)k->n_operands, exec), kernel_implementation(k));
-    return dnnl_check(dnnl_stream_wait(k->b->stream), "waiting for a kernel");
-}
-
-bool is_slice_sum(kernel_arg arg)
-{
-    return arg == ARG_DIFF_WEIGHTS || arg == ARG_DIFF_BIAS;
-}
-
-/* Slice `slice` of the batch. Gradients of weights are those of all slices together: the first slice writes them, the others
- * are computed separately and added. */
-static comet_status run_slice(kernel *k, const kernel_args *args, uint32_t slice)
-{
-    void *at[N_KERNEL_ARGS];
-    memcpy(at, args->at, sizeof at);
-    uint64_t beside = k->sums_offset;
-    for (size_t i = 0; i < k->n_operands; i++) {
-        const operand *o = &k->operands[i];
-        if (is_slice_sum(o->arg) && slice > 0) {
-            at[o->arg] = (char *)args->at[ARG_SCRATCH] + beside;
-            beside += layout_bytes(o->layout);
-        } else if (o->slice_bytes > 0) {
-            at[o->arg] = (char *)args->at[o->arg] + slice * o->slice_bytes;
-        }
-    }
-    TRY(run_once(k, at));
-    for (size_t i = 0; i < k->n_operands && slice > 0; i++) {
-        const operand *o = &k->operands[i];
-        if (is_slice_sum(o->arg))
-            add_to(layout_bytes(o->layout) / sizeof(float), at[o->arg], args->at[o->arg]);
-    }
-    return COMET_OK;
-}
-
-comet_status kernel_run(kernel *k, const kernel_args *args)
-{
-    if (k->n_slices <= 1)
-        return run_once(k, args->at);
-    for (uint32_t slice = 0; slice < k->n_slices; slice++)
-        TRY(run_slice(k, args, slice));
-    return COMET_OK;
-}
-
-static comet_status kernel_add_operand(kernel *k, kernel_arg arg, const dnnl_memory_desc_t *md)
-{
-    if (!md || md->ndims == 0) /* not the size: oneDNN calls that of a view zero */
-        return COMET_OK;
-    operand *o = &k->operands[k->n_operands];
-    TRY(layout_intern(k->b, md, &o->layout));
-    TRY_DNNL(dnnl_memory_create(&o->memory, md, k->b->engine, DNNL_MEMORY_NONE), "a memory object");
-    o->arg = arg;
-    k->n_operands++;
-    return COMET_OK;
-}
-
-/* A kernel around a primitive descriptor, which it owns from now on, with a scratchpad but no operands yet. */
-static comet_status kernel_begin(backend *b, dnnl_primitive_desc_t pd, kernel **out)
-{
-    kernel *k = calloc(1, sizeof *k);
-    if (!k) {
-        dnnl_primitive_desc_destroy(pd);
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a kernel");
-    }
-    *k = (kernel){.b = b, .pd = pd};
-    comet_status status = dnnl_check(dnnl_primitive_create(&k->primitive, pd), "a primitive");
-    if (status == COMET_OK)
-        status = kernel_add_operand(k, ARG_SCRATCH, dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0));
-    if (status != COMET_OK) {
-        kernel_destroy(k);
-        return status;
-    }
-    const operand *scratch = kernel_operand(k, ARG_SCRATCH);
-    k->scratch_bytes = scratch ? layout_bytes(scratch->layout) : 0;
-    *out = k;
-    return COMET_OK;
-}
-
-comet_status kernel_make(backend *b, dnnl_primitive_desc_t pd, const operand_md *operands, size_t n, kernel **out)
-{
-    kernel *k = NULL;
-    TRY(kernel_begin(b, pd, &k));
-    for (size_t i = 0; i < n; i++) {
-        comet_status status = kernel_add_operand(k, operands[i].arg, operands[i].md);
-        if (status != COMET_OK) {
-            kernel_destroy(k);
-            return status;
-        }
-    }
-    *out = k;
-    return COMET_OK;
-}
-
-comet_status make_pd(backend *b, const void *desc, bool relu, const kernel *hint, const char *what, dnnl_primitive_desc_t *pd)
-{
-    return dnnl_check(dnnl_primitive_desc_create(pd, desc, relu ? b->relu : b->plain, b->engine, hint ? hint->pd : NULL), what);
-}
-
-const dnnl_memory_desc_t *md_of(const kernel *k, kernel_arg arg)
-{
-    const layout *l = kernel_layout(k, arg);
-    return l ? &l->md : NULL;
+    dnnl_memory_desc_t mds[COMET_MAX_INPUTS];
+    for (int i = 0; i < n; i++)
+        mds[i] = *sources[i];
+    return dnnl_concat_primitive_desc_create(pd, dst, n, 1, mds, base->attribute, base->engine);
 }

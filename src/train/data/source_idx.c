@@ -256,8 +256,9 @@ static comet_status fashion_open(comet_dataset *d, const char *where)
 {
     const bool usual = where[0] == '\0';
     if (usual && !path_is_folder(FASHION_FOLDER))
-        return comet_fail(COMET_ERROR_IO, FASHION_FOLDER " was not found; apt-get install dataset-fashion-mnist, or give "
-                                                         "fashion:DIR");
+        return comet_fail(COMET_ERROR_IO, FASHION_FOLDER " was not found; on Debian and Ubuntu, apt-get install "
+                                                         "dataset-fashion-mnist; elsewhere give fashion:DIR, a folder with "
+                                                         "Fashion-MNIST's four files");
     const comet_status status = idx_open(d, usual ? FASHION_FOLDER : where);
     if (status == COMET_OK && d->info.n_classes == N_FASHION)
         d->class_names = fashion_names;

@@ -7,7 +7,7 @@ out_has '^kernels  '
 run 0 doctor --json
 is_json
 out_has '"self_test_identical":true,"self_test_within_bound":true'
-out_has '"training_on_dnnl":'
+out_has '"training_on_dnnl":.*,"training_built_with_dnnl":'
 shell 0 'COMET_MAX_ISA=reference "$comet" doctor'
 out_has '^kernels       reference active, '
 shell 0 'COMET_MAX_ISA=avx3 "$comet" doctor'

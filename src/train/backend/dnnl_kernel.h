@@ -1,18 +1,21 @@
 /*
- * What the files of the backend on oneDNN 2 share: backend_dnnl2.c (backend, layouts, kernels in general), backend_dnnl2_conv.c
- * and backend_dnnl2_layers.c (the kinds of kernels).
+ * What the files of the backend on oneDNN share: backend_dnnl.c (backend, layouts, kernels in general), backend_dnnl_conv.c and
+ * backend_dnnl_layers.c (the kinds of kernels). They serve every version; dnnl_api.h has what differs.
  */
-#ifndef COMET_TRAIN_BACKEND_DNNL2_H
-#define COMET_TRAIN_BACKEND_DNNL2_H
-
-#include <dnnl.h>
+#ifndef COMET_TRAIN_BACKEND_DNNL_KERNEL_H
+#define COMET_TRAIN_BACKEND_DNNL_KERNEL_H
 
 #include "base/status.h"
 #include "train/backend/backend.h"
+#include "train/backend/dnnl_api.h"
 
 struct layout {
     struct layout *next;
-    dnnl_memory_desc_t md;
+    md_own md;
+    int n_dims;
+    dnnl_dims_t dims;
+    dnnl_data_type_t type;
+    dnnl_format_tag_t tag; /* one of known_tags for its number of dims, else dnnl_format_tag_undef */
 };
 
 struct backend {
@@ -47,25 +50,29 @@ comet_status dnnl_check(dnnl_status_t status, const char *what);
 
 #define TRY_DNNL(call, what) TRY(dnnl_check((call), (what)))
 
-bool layout_has_tag(const layout *l, dnnl_format_tag_t tag);
 /* The one layout of the backend with this description. */
-comet_status layout_intern(backend *b, const dnnl_memory_desc_t *md, const layout **out);
-comet_status md_plain(dnnl_memory_desc_t *md, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag);
+comet_status layout_intern(backend *b, md_ref md, const layout **out);
+/* Floats; with dnnl_format_tag_any it only asks the library to choose. */
+comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag, const layout **out);
+/* The layout in the same order with another batch and number of channels, at most whole blocks of them; 4 dims. */
+comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_t channels, const layout **out);
+
+/* What descriptors of primitives need: `forward` of a backward one, else NULL. */
+pd_base base_of(const backend *b, const kernel *forward);
+/* NULL where the kernel has no such operand. */
+md_ref md_of(const kernel *k, kernel_arg arg);
 /* Is it a gradient that slices of the batch add up to? */
 bool is_slice_sum(kernel_arg arg);
-/* A primitive descriptor of `desc`, with a relu or without. */
-comet_status make_pd(backend *b, const void *desc, bool relu, const kernel *hint, const char *what, dnnl_primitive_desc_t *pd);
-/* NULL where the kernel has no such operand. */
-const dnnl_memory_desc_t *md_of(const kernel *k, kernel_arg arg);
 
 /* An operand and the layout it must have; NULL or an empty one: the kernel has no such operand. */
 typedef struct operand_md {
     kernel_arg arg;
-    const dnnl_memory_desc_t *md;
+    md_ref md;
 } operand_md;
 
 #define MD(pd, what, index) dnnl_primitive_desc_query_md(pd, dnnl_query_##what##_md, index)
 
+/* A kernel of a descriptor, which it owns from now on. */
 comet_status kernel_make(backend *b, dnnl_primitive_desc_t pd, const operand_md *operands, size_t n, kernel **out);
 
 #define MAKE(b, pd, operands, k) kernel_make(b, pd, operands, sizeof(operands) / sizeof((operands)[0]), k)
