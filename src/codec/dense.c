@@ -91,8 +91,11 @@ static bool read_context(bit_reader *r, uint16_t start[N_SYMBOLS + 1])
 void dense_fill_tables(symbol_tables *t)
 {
     for (int c = 0; c < N_CONTEXTS; c++)
-        for (int s = 0; s < N_SYMBOLS; s++)
-            memset(t->symbol[c] + t->start[c][s], s, (size_t)(t->start[c][s + 1] - t->start[c][s]));
+        for (uint32_t s = 0; s < N_SYMBOLS; s++) {
+            uint32_t start = t->start[c][s], frequency = t->start[c][s + 1] - start, *slot = t->slot[c] + start;
+            for (uint32_t i = 0; i < frequency; i++)
+                slot[i] = slot_entry(i, s, frequency, symbol_bits[s]);
+        }
     memset(t->quarter, 0, sizeof t->quarter);
     for (unsigned j = 0; j < 3; j++) {
         for (unsigned o = 0; o < N_OUTLOOKS; o++)

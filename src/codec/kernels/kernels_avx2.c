@@ -503,5 +503,5 @@ DEFINE_TILES(f64, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
 
 const codec_kernels codec_kernels_avx2 =
     KERNEL_TABLE(COMET_ISA_AVX2, quantise_f32_16_avx2, dequantise_f32_16_avx2, predict_16_generic, unpredict_16_avx2,
-                 pack_16_avx2, pack_cost_16_avx2, unpack_16_avx2, gather_row_16_generic, scatter_row_16_generic,
-                 model_row_16_generic, decode_row_16_generic, entropy_encode_generic);
+                 pack_16_avx2, pack_cost_16_avx2, unpack_16_avx2, gather_row_16_avx2, scatter_row_16_avx2, model_row_16_avx2,
+                 decode_row_16_avx2, entropy_encode_avx2);
