@@ -1,6 +1,7 @@
 /*
  * Level dense on AVX2, 16-bit codes: rows of cells, contexts, entropy coder. 64 lanes are 4 registers of cells and 8 of states.
- * Contexts and symbols are looked up 32 at a time, as bytes, by shuffles; entries of the coder's tables by gathers.
+ * Contexts and symbols are looked up 32 at a time, as bytes, by shuffles. Entries of the coder's tables are loaded one by one:
+ * gathers took longer.
  */
 #include "codec/kernels/avx2.h"
 #include "codec/kernels/cell_rows.h"
@@ -158,7 +159,9 @@ HOT __m256i divide(__m256i x, __m256i f, __m256i *remainder)
 HOT __m256i encode8(__m256i x, const uint16_t *symbols, const uint32_t *entries, uint8_t **end)
 {
     __m256i s = _mm256_cvtepu16_epi32(load16(symbols));
-    __m256i entry = _mm256_i32gather_epi32((const int *)entries, _mm256_and_si256(s, _mm256_set1_epi32(0xff)), 4);
+#define ENTRY(i) (int)entries[symbols[i] & 0xff]
+    __m256i entry = _mm256_setr_epi32(ENTRY(0), ENTRY(1), ENTRY(2), ENTRY(3), ENTRY(4), ENTRY(5), ENTRY(6), ENTRY(7));
+#undef ENTRY
     __m256i f = _mm256_and_si256(entry, _mm256_set1_epi32(0xffff)), raw_bits = _mm256_srli_epi32(entry, 28);
     __m256i start = _mm256_and_si256(_mm256_srli_epi32(entry, 16), _mm256_set1_epi32(0xfff));
     __m256i most = _mm256_srlv_epi32(x, _mm256_sub_epi32(_mm256_set1_epi32(32 - PROB_BITS), raw_bits));
@@ -196,14 +199,19 @@ static const uint8_t raw_mask[16] = {0, 0, 0, 0, 0, 0, 0, 0, 3, 3, 7, 15, 31, 31
 HOT __m256i decode8(__m256i *state, __m256i context, const symbol_tables *t, const uint8_t **words)
 {
     __m256i x = *state;
-    __m256i slot = _mm256_or_si256(context, _mm256_and_si256(x, _mm256_set1_epi32(PROB_SCALE - 1)));
-    __m256i entry = _mm256_i32gather_epi32((const int *)&t->slot[0][0], slot, 4);
-    __m256i symbol = _mm256_and_si256(_mm256_srli_epi32(entry, SLOT_SYMBOL), _mm256_set1_epi32(15));
+    __m256i slot = _mm256_and_si256(x, _mm256_set1_epi32(PROB_SCALE - 1));
+    _Alignas(32) uint32_t place[8];
+    _mm256_store_si256((__m256i *)place, _mm256_or_si256(context, slot));
+    const uint8_t *symbol_in = t->symbol[0]; /* all contexts */
+#define ENTRY(i) (int)t->entry[symbol_in[place[i]]]
+    __m256i entry = _mm256_setr_epi32(ENTRY(0), ENTRY(1), ENTRY(2), ENTRY(3), ENTRY(4), ENTRY(5), ENTRY(6), ENTRY(7));
+#undef ENTRY
+    __m256i symbol = _mm256_and_si256(_mm256_srli_epi32(entry, DECODER_SYMBOL), _mm256_set1_epi32(15));
     __m256i raw = _mm256_and_si256(_mm256_srli_epi32(x, PROB_BITS), _mm256_shuffle_epi8(table16(raw_mask), symbol));
     __m256i z = _mm256_add_epi32(raw, _mm256_shuffle_epi8(table16(symbol_base), symbol));
-    __m256i frequency = _mm256_and_si256(_mm256_srli_epi32(entry, SLOT_FREQUENCY), _mm256_set1_epi32(2 * PROB_SCALE - 1));
-    __m256i offset = _mm256_and_si256(entry, _mm256_set1_epi32(PROB_SCALE - 1));
-    x = _mm256_srlv_epi32(x, _mm256_srli_epi32(entry, SLOT_SHIFT));
+    __m256i frequency = _mm256_and_si256(_mm256_srli_epi32(entry, DECODER_FREQUENCY), _mm256_set1_epi32(2 * PROB_SCALE - 1));
+    __m256i offset = _mm256_sub_epi32(slot, _mm256_and_si256(entry, _mm256_set1_epi32(PROB_SCALE - 1)));
+    x = _mm256_srlv_epi32(x, _mm256_srli_epi32(entry, DECODER_SHIFT));
     x = _mm256_add_epi32(_mm256_mullo_epi32(x, frequency), offset);
     __m256i low = _mm256_cmpeq_epi32(_mm256_srli_epi32(x, 16), _mm256_setzero_si256());
     unsigned refill = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(low));
@@ -215,10 +223,10 @@ HOT __m256i decode8(__m256i *state, __m256i context, const symbol_tables *t, con
     return z;
 }
 
-/* Reads those of 64 residuals that are stored as escapes; false if there are too few. */
-static __attribute__((noinline)) bool read_escapes(uint16_t z[LANES], bit_reader *r, unsigned order)
+/* Reads those of 32 residuals that are stored as escapes; false if there are too few. */
+static __attribute__((noinline)) bool read_escapes(uint16_t z[32], bit_reader *r, unsigned order)
 {
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < 32; i++)
         if (z[i] == ESCAPE_LEAST) {
             uint64_t v;
             if (!read_escape(r, order, &v))
@@ -228,51 +236,53 @@ static __attribute__((noinline)) bool read_escapes(uint16_t z[LANES], bit_reader
     return true;
 }
 
-/* Replaces the escapes among 64 residuals. */
-HOT bool complete(__m256i z[4], bit_reader *escapes, unsigned order)
+/* Replaces the escapes among 32 residuals; false if there are too few. */
+HOT bool complete(__m256i z[2], bit_reader *escapes, unsigned order)
 {
     const __m256i least = _mm256_set1_epi16(ESCAPE_LEAST); /* of the residuals decoded so far, only escapes have this value */
-    __m256i any = _mm256_or_si256(_mm256_or_si256(_mm256_cmpeq_epi16(z[0], least), _mm256_cmpeq_epi16(z[1], least)),
-                                  _mm256_or_si256(_mm256_cmpeq_epi16(z[2], least), _mm256_cmpeq_epi16(z[3], least)));
+    __m256i any = _mm256_or_si256(_mm256_cmpeq_epi16(z[0], least), _mm256_cmpeq_epi16(z[1], least));
     if (_mm256_testz_si256(any, any))
         return true;
-    uint16_t all[LANES];
-    for (int k = 0; k < 4; k++)
-        store32(all + 16 * k, z[k]);
+    uint16_t all[32];
+    store32(all, z[0]);
+    store32(all + 16, z[1]);
     if (!read_escapes(all, escapes, order))
         return false;
-    for (int k = 0; k < 4; k++)
-        z[k] = load32(all + 16 * k);
+    z[0] = load32(all);
+    z[1] = load32(all + 16);
     return true;
 }
 
+/* 16 cells by context << PROB_BITS, as words. */
+HOT __m256i decode16(__m256i state[2], __m256i context, const symbol_tables *t, const uint8_t **words)
+{
+    __m256i low = decode8(&state[0], _mm256_cvtepu16_epi32(_mm256_castsi256_si128(context)), t, words);
+    __m256i high = decode8(&state[1], _mm256_cvtepu16_epi32(_mm256_extracti128_si256(context, 1)), t, words);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), _MM_SHUFFLE(3, 1, 2, 0));
+}
+
+/* Goes by halves of the lanes: the neighbours of one half are known long before the other half is done. */
 HOT bool decode_cells(enum predictor predictor, bool identity, const int16_t *n, int16_t *c, size_t columns, size_t width,
                       entropy_reader *in)
 {
+    const __m256i zero = _mm256_setzero_si256();
     const symbol_tables *tables = in->tables;
     const uint8_t *words = in->words, *end = in->end;
     bit_reader escapes = in->escapes;
     __m256i state[8];
     for (int k = 0; k < 8; k++)
         state[k] = load32(in->state + 8 * k);
-    for (size_t i = 0; i < columns * width; i += LANES) {
-        __m256i prediction[4], gradient[4], magnitude[4], context[4], z[4];
-        for (int k = 0; k < 4; k++)
+    for (size_t i = 0; i < columns * width; i += 32) {
+        __m256i prediction[2], gradient[2], magnitude[2], z[2], *x = state + i / 8 % 8;
+        for (int k = 0; k < 2; k++)
             prediction[k] = look16(predictor, n + i + 16 * k, c + i + 16 * k, width, &gradient[k], &magnitude[k]);
-        for (int k = 0; k < 4; k += 2) { /* contexts times 4 as the upper bytes of words are contexts << PROB_BITS */
-            __m256i bytes = _mm256_slli_epi16(contexts32(gradient + k, magnitude + k), PROB_BITS - 8);
-            context[k] = _mm256_unpacklo_epi8(_mm256_setzero_si256(), bytes);
-            context[k + 1] = _mm256_unpackhi_epi8(_mm256_setzero_si256(), bytes);
-        }
-        for (int k = 0; k < 4; k++) {
-            __m256i low = decode8(&state[2 * k], _mm256_cvtepu16_epi32(_mm256_castsi256_si128(context[k])), tables, &words);
-            __m256i high =
-                decode8(&state[2 * k + 1], _mm256_cvtepu16_epi32(_mm256_extracti128_si256(context[k], 1)), tables, &words);
-            z[k] = _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), _MM_SHUFFLE(3, 1, 2, 0));
-        }
+        /* contexts times 4 as the upper bytes of words are contexts << PROB_BITS */
+        __m256i contexts = _mm256_slli_epi16(contexts32(gradient, magnitude), PROB_BITS - 8);
+        z[0] = decode16(x, _mm256_unpacklo_epi8(zero, contexts), tables, &words);
+        z[1] = decode16(x + 2, _mm256_unpackhi_epi8(zero, contexts), tables, &words);
         if (!complete(z, &escapes, in->escape_order))
             return false;
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 2; k++)
             store32(c + i + 16 * k, _mm256_add_epi16(prediction[k], identity ? z[k] : unzigzag16(z[k])));
         if (words > end)
             return false;
