@@ -4,20 +4,11 @@
 
 #include <immintrin.h>
 
+#include "codec/kernels/byte_shuffles.h"
 #include "codec/kernels/generic.h"
 
 /* Parts of hot loops: inlined whatever their size, so that their state stays in registers. */
 #define HOT static inline __attribute__((always_inline))
-
-/*
- * Shuffles of eight bytes or lanes by a mask of eight bits, one byte for each (tables_avx2.c). They replace pext and pdep,
- * which are slow on some CPUs, and the compress and expand instructions of AVX-512.
- *
- *   pack_down   the numbers of the set bits in ascending order, then 0x80
- *   pack_up     the same against the upper end, with 0 before them
- *   spread      at each set bit the number of set bits below it, elsewhere 0x80
- */
-extern const uint64_t pack_down[256], pack_up[256], spread[256];
 
 HOT __m256i load32(const void *p)
 {
@@ -83,6 +74,9 @@ HOT __m256 values_f32(const quantiser *q, enum quantiser_mode mode, __m256i code
         c = _mm256_sub_ps(c, dither_f32(q->key, index));
     return _mm256_mul_ps(c, _mm256_set1_ps(q->step));
 }
+
+/* kernels_avx2.c */
+pack_fn pack_16_avx2;
 
 /* decode_avx2.c */
 dequantise_fn dequantise_f32_16_avx2;

@@ -86,7 +86,8 @@ HOT __m128i spread16(uint64_t map, int i, const uint8_t **from)
     unsigned low = map >> (16 * i) & 255, high = map >> (16 * i + 8) & 255;
     const uint8_t *second = *from + __builtin_popcount(low);
     __m128i v = _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(load8(*from)), (const __m64 *)second));
-    __m128i order = _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(load8(&spread[low])), (const __m64 *)&spread[high]));
+    __m128i order =
+        _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(load8(&shuffle_apart[low])), (const __m64 *)&shuffle_apart[high]));
     order = _mm_or_si128(order, _mm_set_epi64x(0x0808080808080808, 0));
     *from = second + __builtin_popcount(high);
     return _mm_shuffle_epi8(v, order);

@@ -168,7 +168,7 @@ HOT __m256i encode8(__m256i x, const uint16_t *symbols, const uint32_t *entries,
     __m256i room = _mm256_cmpgt_epi32(f, most); /* both are below 2^23 */
     unsigned full = ~(unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(room)) & 255;
     /* The words of the full lanes, moved up against *end; what lies below them is overwritten later. */
-    __m256i words = _mm256_permutevar8x32_epi32(x, _mm256_cvtepu8_epi32(load8(&pack_up[full])));
+    __m256i words = _mm256_permutevar8x32_epi32(x, _mm256_cvtepu8_epi32(load8(&shuffle_up[full])));
     words = _mm256_and_si256(words, _mm256_set1_epi32(0xffff));
     _mm_storeu_si128((__m128i *)(*end - 16),
                      _mm_packus_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
@@ -216,7 +216,7 @@ HOT __m256i decode8(__m256i *state, __m256i context, const symbol_tables *t, con
     __m256i low = _mm256_cmpeq_epi32(_mm256_srli_epi32(x, 16), _mm256_setzero_si256());
     unsigned refill = (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(low));
     __m256i next =
-        _mm256_permutevar8x32_epi32(_mm256_cvtepu16_epi32(load16(*words)), _mm256_cvtepu8_epi32(load8(&spread[refill])));
+        _mm256_permutevar8x32_epi32(_mm256_cvtepu16_epi32(load16(*words)), _mm256_cvtepu8_epi32(load8(&shuffle_apart[refill])));
     *words += 2 * (unsigned)__builtin_popcount(refill);
     x = _mm256_sllv_epi32(x, _mm256_and_si256(low, _mm256_set1_epi32(16)));
     *state = _mm256_or_si256(x, _mm256_and_si256(next, low));

@@ -249,7 +249,7 @@ HOT void bring_together(const __m256i bytes[2], uint64_t map, uint8_t *out)
         unsigned low = map >> (16 * i) & 255, high = map >> (16 * i + 8) & 255;
         __m128i v = i % 2 ? _mm256_extracti128_si256(bytes[i / 2], 1) : _mm256_castsi256_si128(bytes[i / 2]);
         __m128i order =
-            _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(load8(&pack_down[low])), (const __m64 *)&pack_down[high]));
+            _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(load8(&shuffle_down[low])), (const __m64 *)&shuffle_down[high]));
         v = _mm_shuffle_epi8(v, _mm_or_si128(order, _mm_set_epi64x(0x0808080808080808, 0)));
         _mm_storel_epi64((__m128i *)out, v);
         out += __builtin_popcount(low);
@@ -383,7 +383,7 @@ HOT uint8_t *pack_bits(const half_packed *h, uint8_t *out)
 
 #define STRIP 8 /* blocks; in this distance, what was stored has reached the cache and can be loaded in other pieces */
 
-static uint8_t *pack_16_avx2(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+uint8_t *pack_16_avx2(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
 {
     const uint16_t *next = residuals;
     half_packed h[STRIP];
