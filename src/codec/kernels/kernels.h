@@ -178,14 +178,6 @@ typedef void scatter_row_fn(const lanes *g, const void *cells, size_t row, void 
 typedef uint32_t *model_row_fn(enum predictor predictor, bool identity, const void *above, const void *row, size_t columns,
                                size_t width, uint16_t *symbols, uint32_t *escapes);
 
-/* What decoders need of a symbol in a context: its start, its number, its frequency, and the bits that it takes off the state
- * (PROB_BITS and its raw bits). */
-enum { DECODER_SYMBOL = 10, DECODER_FREQUENCY = 16, DECODER_SHIFT = 27 };
-static inline uint32_t decoder_entry(uint32_t start, uint32_t symbol, uint32_t frequency, uint32_t raw_bits)
-{
-    return (PROB_BITS + raw_bits) << DECODER_SHIFT | frequency << DECODER_FREQUENCY | symbol << DECODER_SYMBOL | start;
-}
-
 /* Frequencies in the forms that decoders look symbols up in. */
 typedef struct symbol_tables {
     uint16_t start[N_CONTEXTS][N_SYMBOLS + 1]; /* the sum of the frequencies before a symbol */
