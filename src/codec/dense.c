@@ -90,9 +90,12 @@ static bool read_context(bit_reader *r, uint16_t start[N_SYMBOLS + 1])
 
 void dense_fill_tables(symbol_tables *t)
 {
-    for (int c = 0; c < N_CONTEXTS; c++)
-        for (int s = 0; s < N_SYMBOLS; s++)
-            memset(t->symbol[c] + t->start[c][s], s, (size_t)(t->start[c][s + 1] - t->start[c][s]));
+    for (unsigned c = 0; c < N_CONTEXTS; c++)
+        for (unsigned s = 0; s < N_SYMBOLS; s++) {
+            uint32_t start = t->start[c][s], frequency = t->start[c][s + 1] - start, place = c * N_SYMBOLS + s;
+            memset(t->symbol[c] + start, (int)place, frequency);
+            t->entry[place] = frequency ? decoder_entry(start, s, frequency, symbol_bits[s]) : 0;
+        }
     memset(t->quarter, 0, sizeof t->quarter);
     for (unsigned j = 0; j < 3; j++) {
         for (unsigned o = 0; o < N_OUTLOOKS; o++)

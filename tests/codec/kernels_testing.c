@@ -121,7 +121,8 @@ void fill_residuals(test_rng *r, enum code_width width, size_t n, void *z)
 
 strides random_strides(test_rng *r)
 {
-    static const size_t lefts[] = {1, 2, 3, 8, 16, 24, 64, 100}, columns[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 56, 64, 100};
+    static const size_t lefts[] = {1, 2, 3, 5, 8, 13, 16, 24, 64, 100},
+                        columns[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 31, 32, 56, 64, 100};
     strides s = {.left = lefts[rng_below(r, COUNT_OF(lefts))]};
     s.up = s.left * columns[rng_below(r, COUNT_OF(columns))];
     return s;

@@ -63,11 +63,10 @@ static inline uint32_t *NAME(model_row)(enum predictor predictor, bool identity,
 /* Takes one residual of the given context off a state; false if the words or escapes run out. */
 static inline bool NAME(decode_residual)(entropy_reader *in, unsigned lane, unsigned context, UCODE *residual)
 {
-    uint32_t x = in->state[lane], slot = x & (PROB_SCALE - 1);
-    unsigned symbol = in->tables->symbol[context][slot], raw_bits = symbol_bits[symbol];
-    const uint16_t *start = in->tables->start[context] + symbol;
-    uint64_t z = symbol_base[symbol] + (x >> PROB_BITS & ((1u << raw_bits) - 1));
-    x = (uint32_t)(start[1] - start[0]) * (x >> PROB_BITS >> raw_bits) + slot - start[0];
+    uint32_t x = in->state[lane], slot = x & (PROB_SCALE - 1), entry = in->tables->entry[in->tables->symbol[context][slot]];
+    unsigned symbol = entry >> DECODER_SYMBOL & (N_SYMBOLS - 1), shift = entry >> DECODER_SHIFT;
+    uint64_t z = symbol_base[symbol] + (x >> PROB_BITS & ((1u << (shift - PROB_BITS)) - 1));
+    x = (entry >> DECODER_FREQUENCY & (2 * PROB_SCALE - 1)) * (x >> shift) + slot - (entry & (PROB_SCALE - 1));
     if (x < STATE_MIN) {
         if (in->words >= in->end)
             return false;

@@ -26,6 +26,14 @@ static inline unsigned symbol_of(uint64_t z)
     return z < 8 ? (unsigned)z : z < ESCAPE_LEAST ? symbol_of_quarter[z / 4] : ESCAPE;
 }
 
+/* What decoders need of a symbol in a context: its start, its number, its frequency, and the bits that it takes off the state
+ * (PROB_BITS and its raw bits). */
+enum { DECODER_SYMBOL = 10, DECODER_FREQUENCY = 16, DECODER_SHIFT = 27 };
+static inline uint32_t decoder_entry(uint32_t start, uint32_t symbol, uint32_t frequency, uint32_t raw_bits)
+{
+    return (PROB_BITS + raw_bits) << DECODER_SHIFT | frequency << DECODER_FREQUENCY | symbol << DECODER_SYMBOL | start;
+}
+
 /* A residual of symbol ESCAPE: an Exp-Golomb number. False if there is none. */
 static inline bool read_escape(bit_reader *r, unsigned order, uint64_t *z)
 {

@@ -181,7 +181,8 @@ typedef uint32_t *model_row_fn(enum predictor predictor, bool identity, const vo
 /* Frequencies in the forms that decoders look symbols up in. */
 typedef struct symbol_tables {
     uint16_t start[N_CONTEXTS][N_SYMBOLS + 1]; /* the sum of the frequencies before a symbol */
-    uint8_t symbol[N_CONTEXTS][PROB_SCALE];    /* by slot */
+    uint8_t symbol[N_CONTEXTS][PROB_SCALE];    /* context << 4 | symbol, by slot */
+    uint32_t entry[N_CONTEXTS * N_SYMBOLS];    /* by context << 4 | symbol */
     /* Starts for a search in two steps, as start << 4 | symbol: of symbols 4, 8 and 12 by outlook, then of the three symbols
      * after that by bits: context (high half), 3 - symbol / 4, context (low half), two bits each. */
     uint16_t quarter[3][32], within[3][64];
