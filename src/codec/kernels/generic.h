@@ -164,16 +164,20 @@ static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpre
     return true;
 }
 
-/* Defines both for a type for which the family has no quantisers of its own. */
-#define DEFINE_TILES(type, pack, unpack, unpredict)                                         \
-    static uint64_t encode_tile_##type(const tile_job *job)                                 \
-    {                                                                                       \
-        return encode_tile_by(job, quantise_##type##_16_generic, predict_16_generic, pack); \
-    }                                                                                       \
-    static bool decode_tile_##type(const packed_tile *tile)                                 \
-    {                                                                                       \
-        return decode_tile_by(tile, unpack, unpredict, dequantise_##type##_16_generic);     \
+/* Defines both for a type from the family's functions. */
+#define DEFINE_TILES_OF(type, quantise, dequantise, pack, unpack, unpredict) \
+    static uint64_t encode_tile_##type(const tile_job *job)                  \
+    {                                                                        \
+        return encode_tile_by(job, quantise, predict_16_generic, pack);      \
+    }                                                                        \
+    static bool decode_tile_##type(const packed_tile *tile)                  \
+    {                                                                        \
+        return decode_tile_by(tile, unpack, unpredict, dequantise);          \
     }
+
+/* The same for a type for which the family has no quantisers of its own. */
+#define DEFINE_TILES(type, pack, unpack, unpredict) \
+    DEFINE_TILES_OF(type, quantise_##type##_16_generic, dequantise_##type##_16_generic, pack, unpack, unpredict)
 
 /* For types other than f32: f16, bf16 and f64. A family with functions of its own for them defines these lists anew. */
 #define OTHER_QUANTISERS quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic

@@ -8,6 +8,7 @@
 #include <immintrin.h>
 
 #include "codec/kernels/generic.h"
+#include "codec/kernels/half_avx2.h"
 
 /* 64 residuals below 256 as bytes. */
 typedef struct bytes64 {
@@ -126,9 +127,14 @@ static bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_bl
 }
 
 DEFINE_TILES(f32, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
-DEFINE_TILES(f16, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
-DEFINE_TILES(bf16, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+DEFINE_TILES_OF(f16, quantise_f16_16_avx2, dequantise_f16_16_avx2, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+DEFINE_TILES_OF(bf16, quantise_bf16_16_avx2, dequantise_bf16_16_avx2, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
 DEFINE_TILES(f64, pack_16_avx2, unpack_16_avx2, unpredict_16_generic)
+
+#undef OTHER_QUANTISERS
+#define OTHER_QUANTISERS quantise_f16_16_avx2, quantise_bf16_16_avx2, quantise_f64_16_generic
+#undef OTHER_DEQUANTISERS
+#define OTHER_DEQUANTISERS dequantise_f16_16_avx2, dequantise_bf16_16_avx2, dequantise_f64_16_generic
 
 const codec_kernels codec_kernels_avx2 =
     KERNEL_TABLE(COMET_ISA_AVX2, quantise_f32_16_generic, dequantise_f32_16_generic, predict_16_generic, unpredict_16_generic,
