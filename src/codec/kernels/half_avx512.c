@@ -14,13 +14,13 @@
 /* Extremes are of bit patterns, signed and unsigned; NaN and Inf are the largest magnitudes. */
 typedef struct half_sums {
     __m512 squares;
-    __m512i highest, most, least, nonzero;
+    __m512i highest, most, nonzero;
 } half_sums;
 
 static inline half_sums half_sums_make(void)
 {
     const __m512i zero = _mm512_setzero_si512();
-    return (half_sums){_mm512_setzero_ps(), _mm512_set1_epi16(INT16_MIN), zero, _mm512_set1_epi16(-1), zero};
+    return (half_sums){_mm512_setzero_ps(), _mm512_set1_epi16(INT16_MIN), zero, zero};
 }
 
 /* 32 elements: their bits, their magnitudes, and their values with or without the sign. */
@@ -30,7 +30,6 @@ HOT void sum_up_halves(__m512i x, __m512i magnitude, const __m512 v[2], half_sum
     s->squares = _mm512_fmadd_ps(v[1], v[1], s->squares);
     s->highest = _mm512_max_epi16(s->highest, x);
     s->most = _mm512_max_epu16(s->most, x);
-    s->least = _mm512_min_epu16(s->least, x);
     s->nonzero = _mm512_add_epi16(s->nonzero, _mm512_min_epu16(magnitude, _mm512_set1_epi16(1)));
 }
 
@@ -38,20 +37,20 @@ typedef struct half_range {
     uint16_t low, high;
 } half_range;
 
-/* The extreme elements. Negative ones have the greater patterns, and the greater the lower they are. */
+/* The extremes, as far as the sums tell: the lowest negative element and the highest that is not. Negative ones have the
+ * greater patterns, and the greater the lower they are. Without negative elements low is a greatest one, and without others
+ * high is negative. */
 static inline half_range half_sums_range(const half_sums *s)
 {
     int16_t highest[32];
-    uint16_t most[32], least[32];
+    uint16_t most[32];
     _mm512_storeu_si512(highest, s->highest);
     _mm512_storeu_si512(most, s->most);
-    _mm512_storeu_si512(least, s->least);
     for (int i = 1; i < 32; i++) {
         highest[0] = highest[i] > highest[0] ? highest[i] : highest[0];
         most[0] = most[i] > most[0] ? most[i] : most[0];
-        least[0] = least[i] < least[0] ? least[i] : least[0];
     }
-    return (half_range){most[0] >= HALF_SIGN ? most[0] : least[0], highest[0] >= 0 ? (uint16_t)highest[0] : least[0]};
+    return (half_range){most[0], (uint16_t)highest[0]};
 }
 
 static inline float half_value(comet_dtype type, uint16_t h)
@@ -75,14 +74,33 @@ static inline bool half_sums_clean(comet_dtype type, const half_sums *s, const q
     return finite && low > -CODE16_LIMIT && high < CODE16_LIMIT;
 }
 
-static inline void half_sums_take(comet_dtype type, const half_sums *s, moments *m)
+/* The least bit pattern of n elements, a multiple of BLOCK. */
+static uint16_t least_pattern(const uint16_t *x, size_t n)
+{
+    __m512i least = _mm512_set1_epi16(-1);
+    for (size_t i = 0; i < n; i += 32)
+        least = _mm512_min_epu16(least, _mm512_loadu_si512(x + i));
+    uint16_t patterns[32];
+    _mm512_storeu_si512(patterns, least);
+    for (int i = 1; i < 32; i++)
+        patterns[0] = patterns[i] < patterns[0] ? patterns[i] : patterns[0];
+    return patterns[0];
+}
+
+/* Where all of the n elements summed up have one sign, the extreme next to zero takes another look, unless it is zero. */
+static inline void half_sums_take(comet_dtype type, const half_sums *s, const uint16_t *x, size_t n, moments *m)
 {
     float squares[SUM_LANES];
     half_range r = half_sums_range(s);
+    uint64_t nonzero = half_sums_nonzero(s);
+    if (r.low < HALF_SIGN)
+        r.low = nonzero < n ? 0 : least_pattern(x, n);
+    else if (r.high >= HALF_SIGN)
+        r.high = nonzero < n ? 0 : least_pattern(x, n);
     _mm512_storeu_ps(squares, s->squares);
     for (int i = 0; i < SUM_LANES; i++)
         m->sum_of_squares[i] += (double)squares[i];
-    m->n_nonzero += half_sums_nonzero(s);
+    m->n_nonzero += nonzero;
     m->min = fmin(m->min, (double)half_value(type, r.low));
     m->max = fmax(m->max, (double)half_value(type, r.high));
 }
@@ -141,8 +159,7 @@ HOT halves quantise_halves(comet_dtype type, const quantiser *q, enum quantiser_
     __m512i c[2];
     h.magnitude = _mm512_and_si512(h.x, _mm512_set1_epi16(HALF_MAGNITUDE));
     __m512i from = mode == QUANTISE_SUPPORT ? h.magnitude : h.x;
-    h.v[0] = widen_half(type, _mm512_castsi512_si256(from));
-    h.v[1] = widen_half(type, _mm512_extracti64x4_epi64(from, 1));
+    widen_halves(type, from, h.v);
     for (int i = 0; i < 2; i++) {
         __m512 t = _mm512_mul_ps(h.v[i], inverse);
         if (mode == QUANTISE_NONZERO)
@@ -267,7 +284,7 @@ HOT void quantise_blocks_half(comet_dtype type, const quantiser *given, enum qua
         for (size_t i = 0; i < n; i += BLOCK)
             failed[i / BLOCK] = quantise_block_half_checked(type, &q, mode, x + i, first + (uint32_t)i, codes + i, &s);
     }
-    half_sums_take(type, &s, m);
+    half_sums_take(type, &s, x, n, m);
 }
 
 HOT void quantise_half(comet_dtype type, quantise_fn *rest, const quantiser *q, const uint16_t *x, size_t n, uint32_t first,
@@ -334,7 +351,7 @@ HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_
     }
     if (!half_sums_clean(type, &s, &q))
         return false;
-    half_sums_take(type, &s, j->moments);
+    half_sums_take(type, &s, x, j->n, j->moments);
     *j->out = out;
     *n_failed = count;
     return true;
