@@ -95,9 +95,6 @@ unpack_fn unpack_16_avx512;
 unpredict_fn unpredict_16_avx512;
 decode_tile_fn decode_tile_f32_avx512;
 
-/* kernels_avx512.c */
-pack_fn pack_16_avx512;
-
 /* outliers_avx512.c */
 write_outliers_fn write_outliers_avx512;
 

@@ -156,14 +156,6 @@ static uint64_t pack_cost_16_avx512(const void *residuals, size_t n_blocks)
     return bits;
 }
 
-uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
-{
-    const uint16_t *z = residuals;
-    for (size_t b = 0; b < n_blocks; b++, z += BLOCK)
-        out = pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, out);
-    return out;
-}
-
 /* ---- quantise, predict and pack in one loop, f32 ---- */
 
 HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum predictor predictor, bool identity, bool next_door)

@@ -93,6 +93,14 @@ HOT uint8_t *pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, ui
     return out + ((bitmap ? count : BLOCK) * width + 7) / 8;
 }
 
+static inline uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+{
+    const uint16_t *z = residuals;
+    for (size_t b = 0; b < n_blocks; b++, z += BLOCK)
+        out = pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, out);
+    return out;
+}
+
 /* Mapped residuals of 32 codes. A left neighbour one element away is taken from the differences before, in *before, because a
  * load that reaches over two cache lines costs twice. */
 HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *c, strides s, bool next_door, __m512i *before)
