@@ -9,7 +9,7 @@
  *   create     comet_store_create, comet_store_declare, comet_store_set_policy
  *   whole      comet_store_put, comet_store_take, comet_store_drop, comet_store_clear
  *   by tiles   comet_store_tiling, comet_store_put_begin, _put_tile, _put_end, comet_store_take_tile,
- *              comet_store_prefetch
+ *              comet_store_take_tile_any, comet_store_prefetch
  *   account    comet_store_describe, comet_store_describe_slot
  *
  * Lossy copies are for backward alone. The bytes held depend on the data and the policy only, never on threads. A store is used
@@ -58,8 +58,8 @@ typedef struct comet_slot_spec {
     const char *layer; /* kept, not copied */
     comet_slot_class class_;
     comet_exactness exactness;
-    comet_tensor tensor; /* f32; for indices and workspaces n_dims 1 and the bytes rounded up to whole floats */
-    uint64_t bytes;      /* of the raw tensor; for floats those of `tensor` */
+    comet_tensor tensor; /* f32, f16 or bf16; for indices and workspaces n_dims 1 and the bytes rounded up to whole elements */
+    uint64_t bytes;      /* of the raw tensor; for floats of any size those of `tensor` */
     uint32_t index_bits; /* 1 to 7: the bytes hold integers below 2^index_bits; 0: they do not */
     uint64_t ceiling;    /* the first byte of lent memory that the slot must not use, see comet_store_lend; 0: it uses none */
 } comet_slot_spec;
@@ -70,7 +70,7 @@ COMET_API void comet_slot_spec_init(comet_slot_spec *spec);
 typedef struct comet_slot_policy {
     size_t size;
     comet_policy policy;
-    double eb;         /* BOUNDED: absolute; 0 or too small for floats means lossless. May be infinite: signs alone are kept */
+    double eb; /* BOUNDED: absolute; 0 or too small for the type means lossless. May be infinite: signs alone are kept */
     bool of_deviation; /* eb is a multiple of the tensor's standard deviation, found in one more pass at comet_store_put */
     comet_level level; /* FAST or DENSE */
     bool dither;       /* not for SUPPORT */
@@ -130,17 +130,20 @@ COMET_API comet_status comet_store_spec_tiling(const comet_slot_spec *spec, uint
 /* Between begin and end all tiles are put, in any order, each by one worker in [0, n_workers). The policy must be LOSSLESS, or
  * BOUNDED without of_deviation. A failed put_tile is reported by put_end. */
 COMET_API comet_status comet_store_put_begin(comet_store *store, comet_slot slot);
-COMET_API comet_status comet_store_put_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, const float *x);
+COMET_API comet_status comet_store_put_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, const void *x);
 COMET_API comet_status comet_store_put_end(comet_store *store, comet_slot slot);
 
 /* Sets *x to tile k, where it lies (RAW) or decoded into `room`, which has space for tile_elements floats. */
 COMET_API comet_status comet_store_take_tile(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, float *room,
                                              const float **x);
+/* The same for slots of any element type; comet_store_take_tile refuses those that are not f32. */
+COMET_API comet_status comet_store_take_tile_any(comet_store *store, comet_slot slot, uint64_t tile, size_t worker, void *room,
+                                                 const void **x);
 /* A hint, which changes no result: after the next tile that it puts or takes, `worker` will access `memory`. While that tile is
- * coded, as many floats as it has are fetched from there into the caches, at level fast with AVX-512. They are not read: the
+ * coded, as many elements as it has are fetched from there into the caches, at level fast with AVX-512. They are not read: the
  * memory may end earlier. NULL: no hint. A hint holds for one tile. Called by the thread that works as `worker`; a worker that
  * does not exist is ignored. */
-COMET_API void comet_store_prefetch(comet_store *store, size_t worker, const float *memory);
+COMET_API void comet_store_prefetch(comet_store *store, size_t worker, const void *memory);
 
 /* ---- accounting ---- */
 

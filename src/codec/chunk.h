@@ -37,11 +37,11 @@ typedef struct workspace {
     comet_buffer residuals; /* a tile */
     comet_buffer cells;     /* two rows */
     comet_buffer symbols;
-    comet_buffer words;    /* of the entropy coder, then the escapes */
-    comet_buffer table;    /* for decoding symbols */
-    comet_buffer out;      /* the encoder's payload, or the decoder's copy of one */
-    comet_buffer changed;  /* the store's: a tile with its plateaus replaced, and their record */
-    const float *prefetch; /* as many floats as the chunk has, to be fetched into the caches while it is coded; or NULL */
+    comet_buffer words;   /* of the entropy coder, then the escapes */
+    comet_buffer table;   /* for decoding symbols */
+    comet_buffer out;     /* the encoder's payload, or the decoder's copy of one */
+    comet_buffer changed; /* the store's: a tile with its plateaus replaced, and their record */
+    const void *prefetch; /* as many elements as the chunk has, to be fetched into the caches while it is coded; or NULL */
 } workspace;
 
 typedef struct chunk_stats {

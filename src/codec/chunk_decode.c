@@ -80,6 +80,66 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
     return true;
 }
 
+static bool read_varint(const uint8_t **in, const uint8_t *end, size_t *v)
+{
+    size_t value = 0;
+    for (unsigned shift = 0; shift < 28 && *in < end; shift += 7) {
+        uint8_t byte = *(*in)++;
+        value |= (size_t)(byte & 127) << shift;
+        if (byte < 128) {
+            *v = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The outliers that are left. */
+typedef struct outlier_reader {
+    const uint8_t *gaps, *gaps_end, *values;
+    uint32_t n_left;
+    size_t next; /* the index of the first one left */
+} outlier_reader;
+
+/* Moves to the next outlier, `from` or a gap after it. */
+static bool next_outlier(outlier_reader *o, size_t from, size_t n)
+{
+    size_t gap;
+    if (o->n_left == 0)
+        return o->gaps == o->gaps_end;
+    if (!read_varint(&o->gaps, o->gaps_end, &gap) || gap >= n - from)
+        return false;
+    o->next = from + gap;
+    return true;
+}
+
+static bool outliers_begin(const parts *p, size_t element, size_t n, outlier_reader *o)
+{
+    if ((size_t)(p->end - p->outliers) / element < p->n_outliers)
+        return false;
+    const uint8_t *values = p->end - p->n_outliers * element;
+    *o = (outlier_reader){.gaps = p->outliers, .gaps_end = values, .values = values, .n_left = p->n_outliers};
+    return next_outlier(o, 0, n);
+}
+
+/* Puts the outliers before element `end` in their places; the first of the elements is at x. */
+static inline bool put_sized_outliers(outlier_reader *o, size_t element, uint8_t *x, size_t first, size_t end, size_t n)
+{
+    while (o->n_left && o->next < end) {
+        memcpy(x + (o->next - first) * element, o->values, element);
+        o->values += element;
+        o->n_left--;
+        if (!next_outlier(o, o->next + 1, n))
+            return false;
+    }
+    return true;
+}
+
+static bool put_outliers(outlier_reader *o, size_t element, uint8_t *x, size_t first, size_t end, size_t n)
+{
+    return element == 2 ? put_sized_outliers(o, 2, x, first, end, n) : put_sized_outliers(o, element, x, first, end, n);
+}
+
 /* Decodes the codes of a tile, and its elements if there is a quantiser. */
 static bool decode_tile(const chunk_plan *plan, enum code_width width, const packed_tile *t)
 {
@@ -95,8 +155,9 @@ static bool decode_tile(const chunk_plan *plan, enum code_width width, const pac
     return true;
 }
 
+/* Decodes the codes and, if there is a quantiser, the elements with their outliers. */
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
-                        bool stream, const float *prefetch)
+                        bool stream, const uint8_t *prefetch, outlier_reader *outliers)
 {
     size_t kinds = ((n + BLOCK - 1) / BLOCK + 1) / 2, size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype);
     if ((size_t)(p->outliers - p->codes) < kinds)
@@ -117,8 +178,8 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
                          .codes = carried ? codes : codes + i * size,
                          .x = x + i * element,
                          .stream = stream,
-                         .prefetch = prefetch ? prefetch + i : NULL};
-        if (!decode_tile(plan, p->width, &t))
+                         .prefetch = prefetch ? prefetch + i * element : NULL};
+        if (!decode_tile(plan, p->width, &t) || (q && !put_outliers(outliers, element, x, 0, i + t.n, n)))
             return false;
     }
     return in.next == in.end;
@@ -150,36 +211,6 @@ static void lossless_elements(size_t element, const void *codes, size_t n, uint8
     }
 }
 
-static bool read_varint(const uint8_t **in, const uint8_t *end, size_t *v)
-{
-    size_t value = 0;
-    for (unsigned shift = 0; shift < 28 && *in < end; shift += 7) {
-        uint8_t byte = *(*in)++;
-        value |= (size_t)(byte & 127) << shift;
-        if (byte < 128) {
-            *v = value;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool put_outliers(const parts *p, size_t element, uint8_t *x, size_t n)
-{
-    if ((size_t)(p->end - p->outliers) / element < p->n_outliers)
-        return false;
-    const uint8_t *gaps = p->outliers, *values = p->end - p->n_outliers * element, *gaps_end = values;
-    size_t i = 0;
-    for (uint32_t k = 0; k < p->n_outliers; k++, i++, values += element) {
-        size_t gap;
-        if (!read_varint(&gaps, gaps_end, &gap) || gap >= n - i)
-            return false;
-        i += gap;
-        memcpy(x + i * element, values, element);
-    }
-    return gaps == gaps_end;
-}
-
 static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, const parts *p, uint8_t *x, size_t n,
                          bool stream)
 {
@@ -190,8 +221,12 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     q.mode = p->nonzero ? QUANTISE_NONZERO : q.mode;
     q.key = quantiser_key(plan->seed, index);
     bool together = p->mode == CHUNK_FAST && !plan->lossless && p->predictor != PREDICT_LINEAR;
+    outlier_reader outliers;
+    if (!outliers_begin(p, element, n, &outliers))
+        return false;
+    stream = stream && p->n_outliers <= n / 256; /* single elements are slow to write after the rest went around the caches */
     if (p->mode == CHUNK_FAST) {
-        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch))
+        if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch, &outliers))
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);
@@ -207,7 +242,7 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
         lossless_elements(element, codes, n, x);
     else if (!together)
         dequantise_chunk(plan, p, &q, codes, n, x, stream);
-    return put_outliers(p, element, x, n);
+    return put_outliers(&outliers, element, x, 0, n, n);
 }
 
 comet_status chunk_decode(const chunk_plan *plan, workspace *ws, uint64_t index, const uint8_t *payload, size_t bytes, void *x,

@@ -131,11 +131,28 @@ static void lossless_codes(chunk *c)
     memset(c->failed, 0, (c->n / BLOCK + 1) * sizeof *c->failed);
 }
 
+/* Are all elements seen so far finite and within the range of 16-bit codes? NaN and Inf show in the squares. */
+static bool all_in_range(const chunk *c)
+{
+    double squares = 0;
+    for (int i = 0; i < SUM_LANES; i++)
+        squares += c->moments.sum_of_squares[i];
+    double limit = (CODE16_LIMIT - 1) / (double)c->quantiser.inverse;
+    return isfinite(squares) && c->moments.min > -limit && c->moments.max < limit;
+}
+
+/* Do 16-bit codes suit the elements seen so far? They do not where wider ones might have fewer outliers: never if these come
+ * from rounding to a 16-bit type. */
+static bool codes16_suit(const chunk *c)
+{
+    return c->n_failed <= c->n / 64 || (c->element == 2 && all_in_range(c));
+}
+
 /* Quantises to 16 bits, or to 32 where 16 make many outliers and 32 do not. */
 static void lossy_codes(chunk *c)
 {
     quantise_all(c, CODES16);
-    if (c->n_failed > c->n / 64) {
+    if (!codes16_suit(c)) {
         uint64_t failed16 = c->n_failed;
         quantise_all(c, CODES32);
         if (c->n_failed > failed16 / 2)
@@ -154,6 +171,15 @@ static bool sample_nonzero(const chunk *c)
     return n_runs > 0;
 }
 
+/* Where many elements failed for want of a code for zero, the quantiser gets one. */
+static bool zeros_after_all(chunk *c)
+{
+    bool many = c->quantiser.mode == QUANTISE_NONZERO && c->n_failed > c->n / 64;
+    if (many)
+        c->quantiser.mode = QUANTISE_SUPPORT;
+    return many;
+}
+
 static void make_codes(chunk *c)
 {
     if (c->plan->lossless) {
@@ -161,10 +187,8 @@ static void make_codes(chunk *c)
         return;
     }
     lossy_codes(c);
-    if (c->quantiser.mode == QUANTISE_NONZERO && c->n_failed > c->n / 64) { /* perhaps there are zeros after all */
-        c->quantiser.mode = QUANTISE_SUPPORT;
+    if (zeros_after_all(c))
         lossy_codes(c);
-    }
 }
 
 /* ---- sections of the payload ---- */
@@ -213,6 +237,7 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
                     .kinds = f.kinds,
                     .out = &f.next};
     int16_t *codes = (int16_t *)(void *)c->codes;
+    const uint8_t *prefetch = c->ws->prefetch;
     size_t carried = codes_carried(c->plan);
     for (size_t i = 0; i < c->n; i += QUANT_TILE) {
         job.n = (size_t)min_u64(QUANT_TILE, c->n - i);
@@ -222,9 +247,9 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
         if (carried && i)
             memcpy(codes - carried, codes + QUANT_TILE - carried, carried * sizeof *codes);
         job.failed = c->failed + i / BLOCK;
-        job.prefetch = c->ws->prefetch ? c->ws->prefetch + i : NULL;
+        job.prefetch = prefetch ? prefetch + i * c->element : NULL;
         c->n_failed += c->plan->kernels->encode_tile[c->plan->dtype](&job);
-        if (c->n_failed > c->n / 64)
+        if (!codes16_suit(c))
             return NULL;
     }
     return f.next;
@@ -244,30 +269,6 @@ static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
     return write_fast(c, how, out);
 }
 
-static uint8_t *write_varint(uint8_t *out, size_t v)
-{
-    for (; v >= 128; v >>= 7)
-        *out++ = (uint8_t)(v | 128);
-    *out++ = (uint8_t)v;
-    return out;
-}
-
-/* The gaps between failed elements, then the elements. */
-static uint8_t *write_outliers(const chunk *c, uint8_t *out)
-{
-    size_t next = 0; /* the index after the last outlier */
-    for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
-        for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1) {
-            size_t i = b * BLOCK + (size_t)__builtin_ctzll(mask);
-            out = write_varint(out, i - next);
-            next = i + 1;
-        }
-    for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
-        for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1, out += c->element)
-            memcpy(out, c->x + (b * BLOCK + (size_t)__builtin_ctzll(mask)) * c->element, c->element);
-    return out;
-}
-
 static chunk_payload write_raw(const chunk *c)
 {
     uint8_t *out = c->ws->out.data;
@@ -283,7 +284,9 @@ static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_en
     size_t raw = chunk_bound(c->n, c->element);
     if (!codes_end || (size_t)(codes_end - head) + c->n_failed * (c->element + 1) >= raw)
         return (chunk_payload){0};
-    uint8_t *end = write_outliers(c, codes_end);
+    uint8_t *end = codes_end;
+    if (c->n_failed)
+        end = c->plan->kernels->write_outliers(c->x, c->element, c->failed, c->n, codes_end);
     head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
     head[1] = (uint8_t)c->width;
     head[2] = (uint8_t)how->predictor;
@@ -347,19 +350,32 @@ static void add_figures(const chunk *c, unsigned mode, chunk_stats *stats)
     stats->n_chunks[mode]++;
 }
 
-/* Encodes at level fast in one pass. Returns no payload where that is not possible. */
-static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats)
+/* Chooses and writes at level fast in one pass over the elements. Returns the end, or NULL where that is not possible. */
+static uint8_t *write_in_one_pass(chunk *c, choice *how, chunk_stats *stats)
 {
     double t0 = comet_seconds();
     quantise_sample(c, CODES16);
-    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, false);
+    *how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, false);
     double t1 = comet_seconds();
     stats->seconds_predict += t1 - t0;
-    if (how.predictor == PREDICT_LINEAR)
-        return (chunk_payload){0};
-    uint8_t *end = quantise_and_write_fast(c, &how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
+    if (how->predictor == PREDICT_LINEAR)
+        return NULL;
+    uint8_t *end = quantise_and_write_fast(c, how, (uint8_t *)c->ws->out.data + CODED_HEADER_BYTES);
     stats->seconds_code += comet_seconds() - t1;
-    return finish(c, &how, end);
+    return end;
+}
+
+/* Encodes at level fast in one pass. Returns no payload where that is not possible, or, with *raw, where a raw one is as short.
+ */
+static chunk_payload encode_in_one_pass(chunk *c, chunk_stats *stats, bool *raw)
+{
+    choice how;
+    uint8_t *end = write_in_one_pass(c, &how, stats);
+    if (end && zeros_after_all(c))
+        end = write_in_one_pass(c, &how, stats);
+    chunk_payload p = finish(c, &how, end);
+    *raw = end && !p.data;
+    return p;
 }
 
 static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
@@ -385,9 +401,10 @@ chunk_payload chunk_encode(const chunk_plan *plan, workspace *ws, uint64_t index
     if (!plan->lossless && c.quantiser.mode == QUANTISE_SUPPORT && sample_nonzero(&c))
         c.quantiser.mode = QUANTISE_NONZERO;
     chunk_payload p = {0};
+    bool raw = false;
     if (plan->level == COMET_LEVEL_FAST && !plan->lossless)
-        p = encode_in_one_pass(&c, stats);
-    if (!p.data)
+        p = encode_in_one_pass(&c, stats, &raw);
+    if (!p.data && !raw)
         p = encode_in_stages(&c, stats);
     if (!p.data)
         p = write_raw(&c);

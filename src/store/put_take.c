@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/checksum.h"
+#include "base/convert.h"
 #include "base/float_env.h"
 #include "base/status.h"
 #include "base/work_parts.h"
@@ -149,37 +150,37 @@ static comet_status run_tiles(comet_store *s, store_slot *slot, tile_fn *each, v
     return status == COMET_OK ? COMET_OK : comet_fail(status, "%s: %s", store_slot_name(slot), slot->error);
 }
 
-/* A tile that ends within a float is coded from a copy padded with zeros, except where bytes are packed. */
+/* A tile that ends within an element is coded from a copy padded with zeros, except where bytes are packed. */
 static bool must_pad(const store_slot *slot, size_t bytes)
 {
-    return bytes % sizeof(float) != 0 && !slot->coding.packed_bits;
+    return bytes % slot->element != 0 && !slot->coding.packed_bits;
 }
 
-static size_t padded(size_t bytes)
+static size_t padded(const store_slot *slot, size_t bytes)
 {
-    return (size_t)ceil_div_u64(bytes, sizeof(float)) * sizeof(float);
+    return (size_t)ceil_div_u64(bytes, slot->element) * slot->element;
 }
 
 static comet_status put_of_run(run *r, uint64_t k, size_t worker)
 {
     size_t bytes = store_tile_bytes(r->slot, k);
-    const uint8_t *x = r->data + k * r->slot->tile_elements * sizeof(float);
+    const uint8_t *x = r->data + k * r->slot->tile_elements * r->slot->element;
     if (!must_pad(r->slot, bytes))
         return put_tile(r->store, r->slot, k, worker, x, bytes);
     uint8_t *copy = r->store->padded.data;
-    memset(copy + bytes, 0, padded(bytes) - bytes);
+    memset(copy + bytes, 0, padded(r->slot, bytes) - bytes);
     memcpy(copy, x, bytes);
-    return put_tile(r->store, r->slot, k, worker, copy, padded(bytes));
+    return put_tile(r->store, r->slot, k, worker, copy, padded(r->slot, bytes));
 }
 
 static comet_status take_of_run(run *r, uint64_t k, size_t worker)
 {
     size_t bytes = store_tile_bytes(r->slot, k);
-    uint8_t *x = r->data + k * r->slot->tile_elements * sizeof(float);
+    uint8_t *x = r->data + k * r->slot->tile_elements * r->slot->element;
     if (!must_pad(r->slot, bytes))
         return take_tile(r->store, r->slot, k, worker, x, bytes, r->stream);
     uint8_t *copy = r->store->padded.data;
-    TRY(take_tile(r->store, r->slot, k, worker, copy, padded(bytes), false));
+    TRY(take_tile(r->store, r->slot, k, worker, copy, padded(r->slot, bytes), false));
     memcpy(x, copy, bytes);
     return COMET_OK;
 }
@@ -188,7 +189,7 @@ static comet_status reserve_padded(comet_store *s, const store_slot *slot)
 {
     if (slot->n_tiles == 0 || !must_pad(slot, store_tile_bytes(slot, slot->n_tiles - 1)))
         return COMET_OK;
-    return comet_buffer_reserve(&s->context.allocator, &s->padded, (size_t)slot->tile_elements * sizeof(float));
+    return comet_buffer_reserve(&s->context.allocator, &s->padded, (size_t)slot->tile_elements * slot->element);
 }
 
 /* ---- the standard deviation ---- */
@@ -200,30 +201,48 @@ typedef struct tile_moments {
 
 enum { PARTS = 16 };
 
+static inline float element_at(comet_dtype dtype, const void *x, size_t i)
+{
+    return dtype == COMET_DTYPE_F32    ? ((const float *)x)[i]
+           : dtype == COMET_DTYPE_BF16 ? float_of_bf16(((const uint16_t *)x)[i])
+                                       : float_of_f16(((const uint16_t *)x)[i]);
+}
+
 /* PARTS interleaved sums, so that compilers can use vectors and the order of additions is fixed. Squares of floats are exact in
  * double. */
-static tile_moments moments_of(const float *x, size_t n)
+static inline tile_moments moments_of_type(comet_dtype dtype, const void *x, size_t n)
 {
     double sum[PARTS] = {0}, squares[PARTS] = {0};
     uint64_t count[PARTS] = {0};
     size_t i = 0;
     for (; i + PARTS <= n; i += PARTS)
-        for (int p = 0; p < PARTS; p++) {
-            bool finite = fabsf(x[i + p]) <= FLT_MAX;
-            double v = finite ? (double)x[i + p] : 0;
+        for (size_t p = 0; p < PARTS; p++) {
+            float e = element_at(dtype, x, i + p);
+            bool finite = fabsf(e) <= FLT_MAX;
+            double v = finite ? (double)e : 0;
             sum[p] += v;
             squares[p] += v * v;
             count[p] += finite;
         }
     tile_moments m = {0};
     for (; i < n; i++) {
-        bool finite = fabsf(x[i]) <= FLT_MAX;
-        double v = finite ? (double)x[i] : 0;
+        float e = element_at(dtype, x, i);
+        bool finite = fabsf(e) <= FLT_MAX;
+        double v = finite ? (double)e : 0;
         m = (tile_moments){m.sum + v, m.squares + v * v, m.n + finite};
     }
     for (int p = 0; p < PARTS; p++)
         m = (tile_moments){m.sum + sum[p], m.squares + squares[p], m.n + count[p]};
     return m;
+}
+
+static tile_moments moments_of(comet_dtype dtype, const void *x, size_t n)
+{
+    switch (dtype) {
+    case COMET_DTYPE_F16: return moments_of_type(COMET_DTYPE_F16, x, n);
+    case COMET_DTYPE_BF16: return moments_of_type(COMET_DTYPE_BF16, x, n);
+    default: return moments_of_type(COMET_DTYPE_F32, x, n);
+    }
 }
 
 static comet_status moments_of_run(run *r, uint64_t k, size_t worker)
@@ -232,8 +251,10 @@ static comet_status moments_of_run(run *r, uint64_t k, size_t worker)
     double since = comet_seconds();
     fenv_t host;
     float_env_enter(&host);
-    const float *x = (const float *)(const void *)r->data + k * r->slot->tile_elements;
-    ((tile_moments *)r->store->sums.data)[k] = moments_of(x, store_tile_bytes(r->slot, k) / sizeof(float));
+    const store_slot *slot = r->slot;
+    const uint8_t *x = r->data + k * slot->tile_elements * slot->element;
+    ((tile_moments *)r->store->sums.data)[k] =
+        moments_of(slot->spec.tensor.dtype, x, store_tile_bytes(slot, k) / slot->element);
     float_env_leave(&host);
     add_time(&r->slot->ns_put, since);
     return COMET_OK;
@@ -272,7 +293,7 @@ static comet_status begin(comet_store *s, store_slot *slot, double eb)
                                                                        : QUANTISE_PLAIN;
     bool bounded = p->policy == COMET_POLICY_BOUNDED;
     slot->coding = (tile_coding){.plan = {.kernels = s->context.kernels,
-                                          .dtype = COMET_DTYPE_F32,
+                                          .dtype = slot->spec.tensor.dtype,
                                           .shape = slot->shape,
                                           .chunk_elements = slot->tile_elements,
                                           .seed = p->dither ? p->dither_seed : 0,
@@ -315,8 +336,9 @@ static comet_status check_memory(const store_slot *slot, const void *memory, con
     bool bytes = slot->policy.policy == COMET_POLICY_PACKED || slot->policy.policy == COMET_POLICY_RAW;
     if (!memory && slot->n_tiles)
         return comet_fail(COMET_ERROR_ARGUMENT, "%s for %s is null", what, store_slot_name(slot));
-    if (!bytes && (uintptr_t)memory % sizeof(float))
-        return comet_fail(COMET_ERROR_ARGUMENT, "%s for %s is not aligned to floats", what, store_slot_name(slot));
+    if (!bytes && (uintptr_t)memory % slot->element)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%s for %s is not aligned to its %zu-byte elements", what,
+                          store_slot_name(slot), slot->element);
     return COMET_OK;
 }
 
@@ -382,13 +404,13 @@ static comet_status check_tile(const comet_store *s, const store_slot *slot, uin
 
 static comet_status check_by_tiles(const store_slot *slot)
 {
-    if (slot->spec.bytes % sizeof(float) || slot->policy.policy == COMET_POLICY_PACKED)
+    if (slot->spec.bytes % slot->element || slot->policy.policy == COMET_POLICY_PACKED)
         return comet_fail(COMET_ERROR_ARGUMENT, "%s holds bytes, which can be put and taken as a whole only",
                           store_slot_name(slot));
     return COMET_OK;
 }
 
-void comet_store_prefetch(comet_store *s, size_t worker, const float *memory)
+void comet_store_prefetch(comet_store *s, size_t worker, const void *memory)
 {
     if (s && worker < s->context.n_workers)
         s->context.workers[worker].prefetch = memory;
@@ -417,7 +439,7 @@ static comet_status check_buffers(const comet_store *s)
                       "out of memory: the put of another slot failed and freed buffers that this one needs");
 }
 
-static comet_status check_put_tile(const comet_store *s, const store_slot *slot, uint64_t k, size_t worker, const float *x)
+static comet_status check_put_tile(const comet_store *s, const store_slot *slot, uint64_t k, size_t worker, const void *x)
 {
     TRY(check_tile(s, slot, k, worker));
     TRY(check_memory(slot, x, "a tile"));
@@ -426,7 +448,7 @@ static comet_status check_put_tile(const comet_store *s, const store_slot *slot,
     return check_buffers(s);
 }
 
-static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
+static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const void *x)
 {
     store_slot *slot = store_find(s, which);
     if (!slot)
@@ -442,7 +464,7 @@ static comet_status put_one(comet_store *s, comet_slot which, uint64_t tile, siz
 }
 
 /* The hint of comet_store_prefetch holds for this tile alone, also where the put fails. */
-comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const float *x)
+comet_status comet_store_put_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, const void *x)
 {
     const comet_status status = put_one(s, which, tile, worker, x);
     comet_store_prefetch(s, worker, NULL);
@@ -467,7 +489,7 @@ comet_status comet_store_put_end(comet_store *s, comet_slot which)
     return end(s, slot, status);
 }
 
-static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
+static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, size_t worker, void *room, const void **x)
 {
     store_slot *slot = store_find(s, which);
     if (!slot || !x)
@@ -476,7 +498,7 @@ static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, si
     TRY(check_by_tiles(slot));
     TRY(check_tile(s, slot, tile, worker));
     if (slot->policy.policy == COMET_POLICY_RAW) {
-        *x = (const float *)slot->raw + tile * slot->tile_elements;
+        *x = (const uint8_t *)slot->raw + tile * slot->tile_elements * slot->element;
     } else {
         TRY(check_memory(slot, room, "the room"));
         TRY(check_buffers(s));
@@ -487,9 +509,26 @@ static comet_status take_one(comet_store *s, comet_slot which, uint64_t tile, si
     return COMET_OK;
 }
 
-comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
+comet_status comet_store_take_tile_any(comet_store *s, comet_slot which, uint64_t tile, size_t worker, void *room,
+                                       const void **x)
 {
     const comet_status status = take_one(s, which, tile, worker, room, x);
     comet_store_prefetch(s, worker, NULL);
+    return status;
+}
+
+comet_status comet_store_take_tile(comet_store *s, comet_slot which, uint64_t tile, size_t worker, float *room, const float **x)
+{
+    const void *any = NULL;
+    const comet_slot_spec *spec = comet_store_slot_spec(s, which);
+    comet_status status = COMET_OK;
+    if (spec && spec->tensor.dtype != COMET_DTYPE_F32)
+        status = comet_fail(COMET_ERROR_ARGUMENT, "%s does not hold floats: its tiles are taken by comet_store_take_tile_any",
+                            spec->layer ? spec->layer : "a slot without a name");
+    if (status == COMET_OK)
+        status = take_one(s, which, tile, worker, room, x ? &any : NULL);
+    comet_store_prefetch(s, worker, NULL);
+    if (status == COMET_OK)
+        *x = any;
     return status;
 }

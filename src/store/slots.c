@@ -118,7 +118,7 @@ store_slot *store_find(const comet_store *s, comet_slot slot)
 
 size_t store_tile_bytes(const store_slot *slot, uint64_t k)
 {
-    uint64_t tile = slot->tile_elements * sizeof(float);
+    uint64_t tile = slot->tile_elements * slot->element;
     return (size_t)min_u64(tile, slot->spec.bytes - k * tile);
 }
 
@@ -129,15 +129,16 @@ static comet_status check_spec(const comet_slot_spec *spec, geometry *shape)
     TRY(geometry_make(&spec->tensor, shape));
     if ((unsigned)spec->class_ >= COMET_N_SLOT_CLASSES || (unsigned)spec->exactness > COMET_LOSSY)
         return comet_fail(COMET_ERROR_ARGUMENT, "unknown class %d or exactness %d", (int)spec->class_, (int)spec->exactness);
-    if (spec->tensor.dtype != COMET_DTYPE_F32)
-        return comet_fail(COMET_ERROR_ARGUMENT, "slots hold f32; the element type is %d", (int)spec->tensor.dtype);
-    if (ceil_div_u64(spec->bytes, sizeof(float)) != shape->n_elements)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a slot of %llu bytes cannot hold a tensor of %llu floats",
-                          (unsigned long long)spec->bytes, (unsigned long long)shape->n_elements);
+    if (spec->tensor.dtype == COMET_DTYPE_F64)
+        return comet_fail(COMET_ERROR_ARGUMENT, "slots hold f32, f16 and bf16, not f64");
+    const size_t element = comet_dtype_bytes(spec->tensor.dtype);
+    if (ceil_div_u64(spec->bytes, element) != shape->n_elements)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a slot of %llu bytes cannot hold a tensor of %llu elements of %zu bytes",
+                          (unsigned long long)spec->bytes, (unsigned long long)shape->n_elements, element);
     if (spec->index_bits > MAX_INDEX_BITS)
         return comet_fail(COMET_ERROR_ARGUMENT, "indices have 1 to %d bits, got %u", MAX_INDEX_BITS, spec->index_bits);
-    if ((spec->index_bits || spec->bytes % sizeof(float)) && spec->exactness != COMET_EXACT)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a slot whose bytes are no floats must be exact");
+    if ((spec->index_bits || spec->bytes % element) && spec->exactness != COMET_EXACT)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a slot whose bytes are no whole elements must be exact");
     return COMET_OK;
 }
 
@@ -171,6 +172,7 @@ comet_status comet_store_declare(comet_store *s, const comet_slot_spec *spec, co
     memset(slot, 0, slot_bytes(n_tiles));
     slot->spec = *spec;
     slot->shape = shape;
+    slot->element = comet_dtype_bytes(spec->tensor.dtype);
     slot->tile_elements = elements;
     slot->n_tiles = n_tiles;
     comet_slot_policy_init(&slot->policy);

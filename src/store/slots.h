@@ -26,6 +26,7 @@ typedef struct store_slot {
     comet_slot_spec spec;
     comet_slot_policy policy;
     geometry shape;
+    size_t element; /* bytes */
     uint64_t n_tiles, tile_elements;
     slot_state state;
     void *raw; /* where the tensor lies, while held by policy RAW */
@@ -51,7 +52,7 @@ struct comet_store {
     heap heap;
     spill spill;
     comet_buffer sums;   /* for standard deviations: moments of each tile */
-    comet_buffer padded; /* a copy of the last tile, for slots whose bytes are no whole floats */
+    comet_buffer padded; /* a copy of the last tile, for slots whose bytes are no whole elements */
     uint64_t held, held_by_class[COMET_N_SLOT_CLASSES], raw_by_class[COMET_N_SLOT_CLASSES];
     uint64_t spilled;
     comet_store_totals peaks; /* only its fields about peaks are used */

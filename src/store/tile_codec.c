@@ -56,8 +56,9 @@ bool tile_coding_set_bound(tile_coding *c, double eb, enum quantiser_mode mode)
     /* With a step above every finite number the codes of SUPPORT are the signs. */
     fenv_t host;
     float_env_enter(&host);
-    c->plan.lossless = !quantiser_make(COMET_DTYPE_F32, eb, isinf(eb) ? QUANTISE_SUPPORT : mode, &c->plan.quantiser);
-    c->reach = c->plan.lossless || isinf(eb) || mode == QUANTISE_DITHER ? 0 : c->plan.quantiser.eb * PLATEAU_REACH;
+    c->plan.lossless = !quantiser_make(c->plan.dtype, eb, isinf(eb) ? QUANTISE_SUPPORT : mode, &c->plan.quantiser);
+    const bool plateaus = c->plan.dtype == COMET_DTYPE_F32 && !c->plan.lossless && !isinf(eb) && mode != QUANTISE_DITHER;
+    c->reach = plateaus ? c->plan.quantiser.eb * PLATEAU_REACH : 0;
     float_env_leave(&host);
     return !c->plan.lossless;
 }
@@ -65,7 +66,8 @@ bool tile_coding_set_bound(tile_coding *c, double eb, enum quantiser_mode mode)
 comet_status tile_reserve(const tile_coding *c, const comet_allocator *allocator, workspace *ws)
 {
     if (c->packed_bits)
-        return comet_buffer_reserve(allocator, &ws->out, (size_t)c->plan.chunk_elements * sizeof(float) + READ_SLACK);
+        return comet_buffer_reserve(allocator, &ws->out,
+                                    (size_t)c->plan.chunk_elements * comet_dtype_bytes(c->plan.dtype) + READ_SLACK);
     const chunk_needs needs = {.codes = true, .dense = c->plan.level != COMET_LEVEL_FAST, .width = CODES32};
     const size_t n = (size_t)c->plan.chunk_elements;
     TRY(workspace_reserve_encoder(ws, allocator, &c->plan));
@@ -117,7 +119,7 @@ static comet_status encode_packed(const tile_coding *c, workspace *ws, uint64_t 
 }
 
 /* Encodes elements, or those with plateaus replaced, as a chunk. */
-static chunk_payload encode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, const float *x, size_t n, tile_figures *f)
+static chunk_payload encode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, const void *x, size_t n, tile_figures *f)
 {
     chunk_stats stats;
     chunk_stats_init(&stats);
@@ -153,7 +155,7 @@ comet_status tile_encode(const tile_coding *c, workspace *ws, uint64_t k, const 
     *figures = (tile_figures){.min = INFINITY, .max = -INFINITY};
     if (c->packed_bits)
         return encode_packed(c, ws, k, x, bytes, payload);
-    const size_t n = bytes / sizeof(float);
+    const size_t n = bytes / comet_dtype_bytes(c->plan.dtype);
     fenv_t host;
     float_env_enter(&host);
     *payload = c->reach > 0 ? encode_bounded(c, ws, k, x, n, figures) : encode_chunk(&c->plan, ws, k, x, n, figures);
@@ -161,7 +163,7 @@ comet_status tile_encode(const tile_coding *c, workspace *ws, uint64_t k, const 
     return COMET_OK;
 }
 
-static comet_status decode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, chunk_payload payload, float *x, size_t n,
+static comet_status decode_chunk(const chunk_plan *plan, workspace *ws, uint64_t k, chunk_payload payload, void *x, size_t n,
                                  bool stream)
 {
     /* Memory may have been damaged; then decoding must not use buffers that were never reserved. */
@@ -200,7 +202,7 @@ comet_status tile_decode(const tile_coding *c, workspace *ws, uint64_t k, chunk_
         packed_read(payload.data, bytes, c->packed_bits, x);
         return COMET_OK;
     }
-    const size_t n = bytes / sizeof(float);
+    const size_t n = bytes / comet_dtype_bytes(c->plan.dtype);
     fenv_t host;
     float_env_enter(&host);
     comet_status status =

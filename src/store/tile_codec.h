@@ -15,7 +15,7 @@ uint64_t tiles_elements(const geometry *g);
 typedef struct tile_coding {
     chunk_plan plan;
     uint32_t packed_bits; /* 0: chunks */
-    float reach;          /* how far an element may be from its plateau; 0: no plateaus are looked for */
+    float reach;          /* how far an element may be from its plateau; 0: no plateaus are looked for, as in 16-bit types */
 } tile_coding;
 
 /* Statistics of a tile's values, and how it was coded. */
@@ -25,8 +25,8 @@ typedef struct tile_figures {
     double sum_of_squares, min, max; /* +Inf and -Inf where no element is finite */
 } tile_figures;
 
-/* Sets an absolute bound: 0 for lossless, INFINITY for signs alone. False if the bound is too small for floats: lossless then.
- */
+/* Sets an absolute bound for the plan's element type: 0 for lossless, INFINITY for signs alone. False if the bound is too small
+ * for that type: lossless then. */
 bool tile_coding_set_bound(tile_coding *c, double eb, enum quantiser_mode mode);
 
 /* Reserves the buffers for encoding and decoding, with ws->out large enough for a payload read from the spill file. */

@@ -90,7 +90,10 @@ static void test_quantise_all_halves(void **state)
     for (int i = 0; i < 60; i++) {
         quantise_case c = quantise_case_of(&r, QUANT_TILE);
         c.dtype = i % 2 ? COMET_DTYPE_F16 : COMET_DTYPE_BF16;
-        quantiser_make(c.dtype, ldexp(1 + rng_unit(&r), (int)rng_below(&r, 20) - 14), c.q.mode, &c.q);
+        double eb = ldexp(1 + rng_unit(&r), (int)rng_below(&r, 20) - 14);
+        if (i % 5 == 4) /* subnormals of f16, and bounds whose values overflow */
+            eb = ldexp(1 + rng_unit(&r), i % 2 ? (int)rng_below(&r, 40) - 24 : (int)rng_below(&r, 240) - 120);
+        assert_true(quantiser_make(c.dtype, eb, (enum quantiser_mode)(i / 2 % 4), &c.q));
         for (uint32_t h = 0; h < 65536; h += QUANT_TILE) {
             uint8_t *x = guarded_tail(&input, QUANT_TILE * 2);
             for (uint32_t j = 0; j < QUANT_TILE; j++)
@@ -136,6 +139,33 @@ static void test_quantise_f32_needs_no_check(void **state)
                 if (failed[j / BLOCK] >> (j % BLOCK) & 1 || !(error <= eb))
                     fail_because("%a with eb %a gets code %d, error %a", (double)x[j], eb, codes[j], error);
             }
+        }
+    }
+}
+
+/* ---- outliers ---- */
+
+/* Any share of elements failed, also runs without any, and a tail. */
+static void test_write_outliers(void **state)
+{
+    test_rng r = {15};
+    static uint64_t failed[ROOM / 64 / BLOCK];
+    for (int i = 0; i < 600; i++) {
+        size_t n = 1 + rng_below(&r, i % 2 ? 300 : ROOM / 64), element = (size_t)2 << rng_below(&r, 3),
+               most = n * (element + 4);
+        unsigned one_in = 1u << rng_below(&r, 12);
+        uint8_t *x = guarded_tail(&input, n * element), *out, *ref;
+        memset(failed, 0, sizeof failed);
+        for (size_t k = 0; k < n; k++) {
+            memset(x + k * element, (int)rng_below(&r, 256), element);
+            failed[k / BLOCK] |= (uint64_t)rng_chance(&r, one_in) << (k % BLOCK);
+        }
+        FOR_EACH_FAMILY(k)
+        {
+            outputs_of(most + WRITE_SLACK, &out, &ref);
+            size_t bytes = (size_t)(k->write_outliers(x, element, failed, n, out) - out);
+            assert_int_equal(bytes, reference->write_outliers(x, element, failed, n, ref) - ref);
+            check_outputs(out, ref, bytes, k, "write_outliers", n);
         }
     }
 }
@@ -309,6 +339,7 @@ int main(void)
         cmocka_unit_test(test_quantise_tiles),
         cmocka_unit_test(test_quantise_all_halves),
         cmocka_unit_test(test_quantise_f32_needs_no_check),
+        cmocka_unit_test(test_write_outliers),
         cmocka_unit_test(test_predict_and_unpredict),
         cmocka_unit_test(test_unpredict_inverts_predict),
         cmocka_unit_test(test_gather_and_scatter),

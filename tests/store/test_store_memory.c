@@ -532,7 +532,7 @@ static void refuse_spec(comet_store *s, comet_slot_spec spec)
 
 static void test_specs_that_make_no_sense(void **state)
 {
-    comet_tensor t = tensor_1d(COMET_DTYPE_F32, 100), half = tensor_1d(COMET_DTYPE_F16, 100);
+    comet_tensor t = tensor_1d(COMET_DTYPE_F32, 100), half = tensor_1d(COMET_DTYPE_F64, 100);
     comet_store *s = store_with(NULL, 1, NULL);
     comet_slot_spec good = spec_of(&t, COMET_LOSSY), spec = good;
     spec.bytes = 401;

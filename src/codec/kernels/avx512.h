@@ -95,6 +95,15 @@ unpack_fn unpack_16_avx512;
 unpredict_fn unpredict_16_avx512;
 decode_tile_fn decode_tile_f32_avx512;
 
+/* outliers_avx512.c */
+write_outliers_fn write_outliers_avx512;
+
+/* half_avx512.c and half_decode_avx512.c */
+quantise_fn quantise_f16_16_avx512, quantise_bf16_16_avx512;
+encode_tile_fn encode_tile_f16_avx512, encode_tile_bf16_avx512;
+dequantise_fn dequantise_f16_16_avx512, dequantise_bf16_16_avx512;
+decode_tile_fn decode_tile_f16_avx512, decode_tile_bf16_avx512;
+
 /* dense_avx512.c */
 gather_row_fn gather_row_16_avx512;
 scatter_row_fn scatter_row_16_avx512;

@@ -112,6 +112,30 @@ static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n,
     return end;
 }
 
+static inline uint8_t *write_varint(uint8_t *out, size_t v)
+{
+    for (; v >= 128; v >>= 7)
+        *out++ = (uint8_t)(v | 128);
+    *out++ = (uint8_t)v;
+    return out;
+}
+
+static inline uint8_t *write_outliers_generic(const void *x, size_t element_bytes, const uint64_t *failed, size_t n,
+                                              uint8_t *out)
+{
+    size_t next = 0; /* the index after the last outlier */
+    for (size_t b = 0; b * BLOCK < n; b++)
+        for (uint64_t mask = failed[b]; mask; mask &= mask - 1) {
+            size_t i = b * BLOCK + (size_t)__builtin_ctzll(mask);
+            out = write_varint(out, i - next);
+            next = i + 1;
+        }
+    for (size_t b = 0; b * BLOCK < n; b++)
+        for (uint64_t mask = failed[b]; mask; mask &= mask - 1, out += element_bytes)
+            memcpy(out, (const uint8_t *)x + (b * BLOCK + (size_t)__builtin_ctzll(mask)) * element_bytes, element_bytes);
+    return out;
+}
+
 static inline uint64_t tile_failures(const tile_job *j)
 {
     uint64_t n_failed = 0;
@@ -140,35 +164,45 @@ static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpre
     return true;
 }
 
-/* Defines both for a type for which the family has no quantisers of its own. */
-#define DEFINE_TILES(type, pack, unpack, unpredict)                                         \
-    static uint64_t encode_tile_##type(const tile_job *job)                                 \
-    {                                                                                       \
-        return encode_tile_by(job, quantise_##type##_16_generic, predict_16_generic, pack); \
-    }                                                                                       \
-    static bool decode_tile_##type(const packed_tile *tile)                                 \
-    {                                                                                       \
-        return decode_tile_by(tile, unpack, unpredict, dequantise_##type##_16_generic);     \
+/* Defines both for a type from the family's functions. */
+#define DEFINE_TILES_OF(type, quantise, dequantise, pack, unpack, unpredict) \
+    static uint64_t encode_tile_##type(const tile_job *job)                  \
+    {                                                                        \
+        return encode_tile_by(job, quantise, predict_16_generic, pack);      \
+    }                                                                        \
+    static bool decode_tile_##type(const packed_tile *tile)                  \
+    {                                                                        \
+        return decode_tile_by(tile, unpack, unpredict, dequantise);          \
     }
 
-/* A family's table from its own functions for f32 and 16-bit codes; the rest is generic. Tiles go through encode_tile_<type>
- * and decode_tile_<type>. */
+/* The same for a type for which the family has no quantisers of its own. */
+#define DEFINE_TILES(type, pack, unpack, unpredict) \
+    DEFINE_TILES_OF(type, quantise_##type##_16_generic, dequantise_##type##_16_generic, pack, unpack, unpredict)
+
+/* For types other than f32: f16, bf16 and f64. A family with functions of its own for them defines these lists anew. */
+#define OTHER_QUANTISERS quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic
+#define OTHER_DEQUANTISERS dequantise_f16_16_generic, dequantise_bf16_16_generic, dequantise_f64_16_generic
+#define OTHER_ENCODE_TILES encode_tile_f16, encode_tile_bf16, encode_tile_f64
+#define OTHER_DECODE_TILES decode_tile_f16, decode_tile_bf16, decode_tile_f64
+#define OUTLIER_WRITER write_outliers_generic
+
+/* A family's table from its own functions for f32 and 16-bit codes and the lists above; the rest is generic. Tiles go through
+ * encode_tile_<type> and decode_tile_<type>. */
 #define KERNEL_TABLE(family, quantise_f32, dequantise_f32, predict_16, unpredict_16, pack_16, pack_cost_16, unpack_16,       \
                      gather_row_16, scatter_row_16, model_row_16, decode_row_16, entropy_encoder)                            \
     {                                                                                                                        \
         .isa = (family),                                                                                                     \
-        .quantise = {{quantise_f32, quantise_f16_16_generic, quantise_bf16_16_generic, quantise_f64_16_generic},             \
+        .quantise = {{quantise_f32, OTHER_QUANTISERS},                                                                       \
                      {quantise_f32_32_generic, quantise_f16_32_generic, quantise_bf16_32_generic, quantise_f64_32_generic}}, \
-        .dequantise = {{dequantise_f32, dequantise_f16_16_generic, dequantise_bf16_16_generic, dequantise_f64_16_generic},   \
+        .dequantise = {{dequantise_f32, OTHER_DEQUANTISERS},                                                                 \
                        {dequantise_f32_32_generic, dequantise_f16_32_generic, dequantise_bf16_32_generic,                    \
                         dequantise_f64_32_generic}},                                                                         \
         .predict = {predict_16, predict_32_generic, predict_64_generic},                                                     \
         .unpredict = {unpredict_16, unpredict_32_generic, unpredict_64_generic},                                             \
         .pack = {pack_16, pack_32_generic, pack_64_generic},                                                                 \
         .pack_cost = {pack_cost_16, pack_cost_32_generic, pack_cost_64_generic},                                             \
-        .unpack = {unpack_16, unpack_32_generic, unpack_64_generic},                                                         \
-        .encode_tile = {encode_tile_f32, encode_tile_f16, encode_tile_bf16, encode_tile_f64},                                \
-        .decode_tile = {decode_tile_f32, decode_tile_f16, decode_tile_bf16, decode_tile_f64},                                \
+        .unpack = {unpack_16, unpack_32_generic, unpack_64_generic}, .encode_tile = {encode_tile_f32, OTHER_ENCODE_TILES},   \
+        .decode_tile = {decode_tile_f32, OTHER_DECODE_TILES}, .write_outliers = OUTLIER_WRITER,                              \
         .gather_row = {gather_row_16, gather_row_32_generic}, .scatter_row = {scatter_row_16, scatter_row_32_generic},       \
         .model_row = {model_row_16, model_row_32_generic}, .decode_row = {decode_row_16, decode_row_32_generic},             \
         .entropy_encode = (entropy_encoder),                                                                                 \

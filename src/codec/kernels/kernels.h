@@ -118,13 +118,17 @@ typedef struct tile_job {
     strides strides;
     void *residuals; /* room for a tile */
     uint8_t *kinds;
-    uint8_t **out;         /* the end of what is packed, moved on */
-    const float *prefetch; /* a hint: n floats that are needed next, to be fetched into the caches meanwhile; or NULL */
+    uint8_t **out;        /* the end of what is packed, moved on */
+    const void *prefetch; /* a hint: n elements that are needed next, to be fetched into the caches meanwhile; or NULL */
 } tile_job;
 
 /* Does the same as quantise, predict and pack one after the other, for 16-bit codes. Returns the number of elements that
  * failed. */
 typedef uint64_t encode_tile_fn(const tile_job *job);
+
+/* The outlier section: the gaps between the failed ones of n elements, then these elements. Returns its end, after which
+ * WRITE_SLACK bytes may be overwritten. */
+typedef uint8_t *write_outliers_fn(const void *x, size_t element_bytes, const uint64_t *failed, size_t n, uint8_t *out);
 
 /* A packed tile, and where it goes. */
 typedef struct packed_tile {
@@ -138,8 +142,8 @@ typedef struct packed_tile {
     strides strides;
     void *codes; /* as for unpredict; afterwards it has the codes that later tiles are predicted from */
     void *x;
-    bool stream;           /* as for dequantise */
-    const float *prefetch; /* as for tile_job */
+    bool stream;          /* as for dequantise */
+    const void *prefetch; /* as for tile_job */
 } packed_tile;
 
 /* Does the same as unpack, unpredict and dequantise one after the other, for 16-bit codes. False if the bytes run out. */
@@ -222,6 +226,7 @@ typedef struct codec_kernels {
     unpack_fn *unpack[N_CODE_WIDTHS];
     encode_tile_fn *encode_tile[N_DTYPES];
     decode_tile_fn *decode_tile[N_DTYPES];
+    write_outliers_fn *write_outliers;
     gather_row_fn *gather_row[2];
     scatter_row_fn *scatter_row[2];
     model_row_fn *model_row[2];

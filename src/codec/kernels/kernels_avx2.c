@@ -7,6 +7,8 @@
  */
 #include "codec/kernels/avx2.h"
 
+#include "codec/kernels/half_avx2.h"
+
 /* ---- quantise, f32 ---- */
 
 typedef struct f32_sums {
@@ -497,9 +499,14 @@ static bool decode_tile_f32(const packed_tile *t)
     return decode_tile_f32_avx2(t);
 }
 
-DEFINE_TILES(f16, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
-DEFINE_TILES(bf16, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
+DEFINE_TILES_OF(f16, quantise_f16_16_avx2, dequantise_f16_16_avx2, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
+DEFINE_TILES_OF(bf16, quantise_bf16_16_avx2, dequantise_bf16_16_avx2, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
 DEFINE_TILES(f64, pack_16_avx2, unpack_16_avx2, unpredict_16_avx2)
+
+#undef OTHER_QUANTISERS
+#define OTHER_QUANTISERS quantise_f16_16_avx2, quantise_bf16_16_avx2, quantise_f64_16_generic
+#undef OTHER_DEQUANTISERS
+#define OTHER_DEQUANTISERS dequantise_f16_16_avx2, dequantise_bf16_16_avx2, dequantise_f64_16_generic
 
 const codec_kernels codec_kernels_avx2 =
     KERNEL_TABLE(COMET_ISA_AVX2, quantise_f32_16_avx2, dequantise_f32_16_avx2, predict_16_generic, unpredict_16_avx2,

@@ -1,0 +1,116 @@
+/* How a block of packed 16-bit codes is unpacked and its prediction undone, for the AVX-512 units that decompress: see
+ * decode_avx512.c. */
+#ifndef COMET_CODEC_UNPACK_AVX512_H
+#define COMET_CODEC_UNPACK_AVX512_H
+
+#include "codec/kernels/avx512.h"
+
+static const _Alignas(64) uint8_t apart[9][64] = {
+    EIGHT_TIMES(FIRST_8, 0), EIGHT_TIMES(FIRST_8, 1), EIGHT_TIMES(FIRST_8, 2), EIGHT_TIMES(FIRST_8, 3), EIGHT_TIMES(FIRST_8, 4),
+    EIGHT_TIMES(FIRST_8, 5), EIGHT_TIMES(FIRST_8, 6), EIGHT_TIMES(FIRST_8, 7), EIGHT_TIMES(FIRST_8, 8),
+};
+
+/* The inverse of put_values; reads 64 bytes. */
+HOT __m512i get_values(const uint8_t *in, uint64_t map, unsigned width)
+{
+    const packing *p = &packings[width];
+    __m512i v = _mm512_permutexvar_epi8(_mm512_load_si512(apart[width]), _mm512_loadu_si512(in));
+    v = _mm512_and_si512(_mm512_multishift_epi64_epi8(each64(p->from), v), each64(p->low));
+    return _mm512_maskz_expand_epi8(map, v);
+}
+
+/* Values that do not fit bytes: the low bytes, then what is left. Works on a copy, so that the caller's reader stays in
+ * registers. */
+static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bool identity, block_reader in, uint16_t *c)
+{
+    uint64_t map = shape.bitmap ? load_u64(in.next) : ~UINT64_C(0);
+    unsigned count = (unsigned)__builtin_popcountll(map);
+    in.next += shape.bitmap ? 8 : 0;
+    __m512i low = get_values(in.next, map, 8), high = get_values(in.next + count, map, shape.width - 8);
+    in.next += values_bytes(count, shape.width);
+    for (int k = 0; k < 2; k++) {
+        __m256i low_half = k ? _mm512_extracti64x4_epi64(low, 1) : _mm512_castsi512_si256(low);
+        __m256i high_half = k ? _mm512_extracti64x4_epi64(high, 1) : _mm512_castsi512_si256(high);
+        __m512i z = _mm512_or_si512(_mm512_cvtepu8_epi16(low_half), _mm512_slli_epi16(_mm512_cvtepu8_epi16(high_half), 8));
+        __mmask32 present = shape.bitmap ? (__mmask32)(map >> (32 * k)) : 0;
+        z = _mm512_mask_add_epi16(z, present, z, _mm512_set1_epi16(1));
+        __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z, _mm512_set1_epi16(1)));
+        _mm512_storeu_si512(c + 32 * k, identity ? z : _mm512_xor_si512(_mm512_srli_epi16(z, 1), sign));
+    }
+    return in;
+}
+
+/* A block, with the map undone, as two registers; `c` is room for it. False if the bytes run out. */
+HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *c, __m512i z[2])
+{
+    block_shape shape = block_shape_read(kind, in);
+    if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
+        if (shape.width > 16)
+            return false;
+        *in = unpack_large(shape, identity, *in, c);
+        z[0] = _mm512_loadu_si512(c);
+        z[1] = _mm512_loadu_si512(c + 32);
+        return in->next <= in->end;
+    }
+    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
+    in->next += shape.bitmap ? 8 : 0;
+    __m512i v = get_values(in->next, map, shape.width);
+    v = _mm512_mask_add_epi8(v, map, v, _mm512_set1_epi8(shape.bitmap)); /* non-zeros were stored less one */
+    in->next += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
+    if (!identity) {
+        __mmask64 odd = _mm512_test_epi8_mask(v, _mm512_set1_epi8(1));
+        __m512i half = _mm512_and_si512(_mm512_srli_epi16(v, 1), _mm512_set1_epi8(0x7f));
+        v = _mm512_mask_sub_epi8(half, odd, _mm512_set1_epi8(-1), half);
+    }
+    __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
+    z[0] = identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low);
+    z[1] = identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high);
+    return in->next <= in->end;
+}
+
+/* Running sums with stride 1: inside 128 bits by shifts, then the totals of the quarters before. */
+HOT __m512i running_sums(__m512i v)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i last_word = _mm512_set1_epi16(0x0f0e);
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 2));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 4));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 8));
+    __m512i total = _mm512_shuffle_epi8(v, last_word);
+    __m512i one = _mm512_alignr_epi64(total, zero, 6);
+    __m512i two = _mm512_alignr_epi64(_mm512_add_epi16(total, one), zero, 4);
+    return _mm512_add_epi16(v, _mm512_add_epi16(one, two));
+}
+
+/* What the next codes are predicted from, as far as a register holds it: the last 32 codes, or their differences to the line
+ * above. */
+typedef struct left_sums {
+    size_t distance; /* 1 or 16 */
+    __m512i last;
+} left_sums;
+
+HOT __m512i add_left_neighbours(left_sums *s, __m512i v)
+{
+    if (s->distance == 1) {
+        v = _mm512_add_epi16(running_sums(v), _mm512_permutexvar_epi16(_mm512_set1_epi16(31), s->last));
+    } else {
+        __m512i low_above = _mm512_inserti64x4(_mm512_setzero_si512(), _mm512_castsi512_si256(v), 1);
+        v = _mm512_add_epi16(_mm512_add_epi16(v, low_above), _mm512_shuffle_i64x2(s->last, s->last, 0xee));
+    }
+    s->last = v;
+    return v;
+}
+
+#define MAX_SLOTS 16 /* registers that hold the line above */
+
+/* Lines above must lie where they can be loaded at once: not across stores that were made just before. */
+static inline bool suits_one_loop(const packed_tile *t)
+{
+    const strides s = t->strides;
+    const bool left = t->predictor == PREDICT_LEFT || t->predictor == PREDICT_LORENZO;
+    const bool up = t->predictor == PREDICT_UP || t->predictor == PREDICT_LORENZO;
+    return t->n % BLOCK == 0 && t->quantiser->mode != QUANTISE_DITHER && (!left || s.left == 1 || s.left == 16) &&
+           (!up || (s.up >= BLOCK && (s.up % 32 == 0 || s.up > 32 * MAX_SLOTS))) && !(t->stream && (uintptr_t)t->x % 64);
+}
+
+#endif
