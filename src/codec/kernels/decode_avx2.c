@@ -378,6 +378,6 @@ bool decode_tile_f32_avx2(const packed_tile *t)
 {
     if (t->prefetch)
         for (size_t i = 0; i < t->n; i += 16)
-            _mm_prefetch((const char *)(t->prefetch + i), _MM_HINT_T1);
+            _mm_prefetch((const char *)((const float *)t->prefetch + i), _MM_HINT_T1);
     return decode_tile_by(t, unpack_16_avx2, unpredict_16_avx2, dequantise_f32_16_avx2);
 }

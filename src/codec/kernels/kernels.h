@@ -126,8 +126,8 @@ typedef struct tile_job {
  * failed. */
 typedef uint64_t encode_tile_fn(const tile_job *job);
 
-/* The outlier section: the gaps between the failed ones of n elements, then these elements. Returns its end, after which
- * WRITE_SLACK bytes may be overwritten. */
+/* The outlier section: gaps between the failed ones of n elements, then these elements. Returns its end; WRITE_SLACK bytes more
+ * may be overwritten. */
 typedef uint8_t *write_outliers_fn(const void *x, size_t element_bytes, const uint64_t *failed, size_t n, uint8_t *out);
 
 /* A packed tile, and where it goes. */
