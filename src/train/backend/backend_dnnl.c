@@ -273,6 +273,7 @@ void kernel_destroy(kernel *k)
         dnnl_primitive_destroy(k->primitive);
     if (k->pd)
         dnnl_primitive_desc_destroy(k->pd);
+    free(k->winograd);
     free(k);
 }
 
@@ -298,6 +299,8 @@ uint64_t kernel_scratch_bytes(const kernel *k)
 const char *kernel_implementation(const kernel *k)
 {
     const char *text = NULL;
+    if (k->winograd)
+        return "comet:winograd";
     return dnnl_primitive_desc_query(k->pd, dnnl_query_impl_info_str, 0, (void *)&text) == dnnl_success && text ? text : "?";
 }
 
@@ -348,8 +351,22 @@ static comet_status run_slice(kernel *k, const kernel_args *args, uint32_t slice
     return COMET_OK;
 }
 
+static void run_own(const winograd_plan *p, void *const *at)
+{
+    if (p->pass == WINOGRAD_FORWARD)
+        winograd_run_data(p, at[ARG_SRC], at[ARG_WEIGHTS], at[ARG_BIAS], at[ARG_DST], at[ARG_SCRATCH]);
+    else if (p->pass == WINOGRAD_BACKWARD_DATA)
+        winograd_run_data(p, at[ARG_DIFF_DST], at[ARG_WEIGHTS], NULL, at[ARG_DIFF_SRC], at[ARG_SCRATCH]);
+    else
+        winograd_run_weights(p, at[ARG_SRC], at[ARG_DIFF_DST], at[ARG_DIFF_WEIGHTS], at[ARG_DIFF_BIAS], at[ARG_SCRATCH]);
+}
+
 comet_status kernel_run(kernel *k, const kernel_args *args)
 {
+    if (k->winograd) {
+        run_own(k->winograd, args->at);
+        return COMET_OK;
+    }
     if (k->n_slices <= 1)
         return run_once(k, args->at);
     for (uint32_t slice = 0; slice < k->n_slices; slice++)
@@ -404,6 +421,24 @@ comet_status kernel_make(backend *b, dnnl_primitive_desc_t pd, const operand_md 
             return status;
         }
     }
+    *out = k;
+    return COMET_OK;
+}
+
+comet_status kernel_make_own(backend *b, const winograd_plan *plan, const operand_layout *operands, size_t n, kernel **out)
+{
+    kernel *k = calloc(1, sizeof *k);
+    winograd_plan *kept = malloc(sizeof *kept);
+    if (!k || !kept) {
+        free(k);
+        free(kept);
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate a kernel");
+    }
+    *kept = *plan;
+    *k = (kernel){.b = b, .winograd = kept, .scratch_bytes = winograd_scratch_bytes(plan)};
+    for (size_t i = 0; i < n; i++)
+        if (operands[i].layout)
+            k->operands[k->n_operands++] = (operand){.arg = operands[i].arg, .layout = operands[i].layout};
     *out = k;
     return COMET_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * Convolutions on oneDNN: direct or Winograd, whole or in slices of the batch. oneDNN 3 has no Winograd in float32 for x86, so
- * they are all direct there.
+ * Convolutions: our own Winograd where that pays (winograd.h), else oneDNN's, direct or Winograd, whole or in slices of the
+ * batch. oneDNN 3 has no Winograd in float32 for x86, and oneDNN 2 has it with AVX-512 only.
  */
 #include "train/backend/dnnl_kernel.h"
 
@@ -81,7 +81,7 @@ static comet_status widen(kernel *k, uint32_t n_slices, uint64_t batch)
 
 bool kernel_is_slow(const kernel *k)
 {
-    return slowness(k->pd) > 0;
+    return k->pd && slowness(k->pd) > 0;
 }
 
 /* One pass of a convolution. */
@@ -206,6 +206,9 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
     conv_choice best = {.pd = NULL};
     conv_geometry g;
+    TRY(winograd_kernel(b, spec, PASS_FORWARD, NULL, NULL, k));
+    if (*k)
+        return COMET_OK;
     TRY(conv_describe(b, spec, &g));
     const layout *any = g.src;
     g.src = src;
@@ -233,6 +236,13 @@ static comet_status conv_backward_geometry(const conv_call *c, const kernel *for
     return layout_resized(c->b, kernel_layout(forward, ARG_DST), s->batch, s->out[0], &g->dst);
 }
 
+static comet_status backward_winograd(const conv_call *c, const kernel *forward, kernel **k)
+{
+    conv_geometry g;
+    TRY(conv_backward_geometry(c, forward, &g));
+    return winograd_kernel(c->b, c->spec, c->pass, g.src, g.dst, k);
+}
+
 /* A descriptor with the forward kernel's weights layout, unless that has no fast implementation. */
 static comet_status conv_backward_pd(const conv_call *c, const kernel *forward, dnnl_primitive_desc_t *pd, uint32_t *n_slices)
 {
@@ -254,6 +264,9 @@ comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const 
     const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_DATA, .forward = forward->pd};
     dnnl_primitive_desc_t pd;
     uint32_t n_slices;
+    TRY(backward_winograd(&call, forward, k));
+    if (*k)
+        return COMET_OK;
     TRY(conv_backward_pd(&call, forward, &pd, &n_slices));
     const operand_md operands[] = {
         {ARG_DIFF_SRC, MD(pd, diff_src, 0)}, {ARG_WEIGHTS, MD(pd, weights, 0)}, {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
@@ -265,6 +278,9 @@ comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, con
     const conv_call call = {.b = b, .spec = spec, .pass = PASS_BACKWARD_WEIGHTS, .forward = forward->pd};
     dnnl_primitive_desc_t pd;
     uint32_t n_slices;
+    TRY(backward_winograd(&call, forward, k));
+    if (*k)
+        return COMET_OK;
     TRY(conv_backward_pd(&call, forward, &pd, &n_slices));
     const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)},
                                    {ARG_DIFF_WEIGHTS, MD(pd, diff_weights, 0)},

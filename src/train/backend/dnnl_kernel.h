@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "train/backend/backend.h"
 #include "train/backend/dnnl_api.h"
+#include "train/backend/winograd.h"
 
 struct layout {
     struct layout *next;
@@ -36,8 +37,9 @@ enum { MAX_OPERANDS = 12 + COMET_MAX_INPUTS };
 
 struct kernel {
     backend *b;
-    dnnl_primitive_desc_t pd; /* kept: a backward kernel takes its forward's as a hint */
+    dnnl_primitive_desc_t pd; /* kept: a backward kernel takes its forward's as a hint; NULL where the kernel is our own */
     dnnl_primitive_t primitive;
+    winograd_plan *winograd; /* our own convolution instead of a primitive, or NULL */
     size_t n_operands;
     operand operands[MAX_OPERANDS];
     uint64_t scratch_bytes;
@@ -74,6 +76,18 @@ typedef struct operand_md {
 
 /* A kernel of a descriptor, which it owns from now on. */
 comet_status kernel_make(backend *b, dnnl_primitive_desc_t pd, const operand_md *operands, size_t n, kernel **out);
+
+/* A kernel of our own for a plan, with operands of these layouts; NULL: the kernel has no such operand. */
+typedef struct operand_layout {
+    kernel_arg arg;
+    const layout *layout;
+} operand_layout;
+comet_status kernel_make_own(backend *b, const winograd_plan *plan, const operand_layout *operands, size_t n, kernel **out);
+
+/* backend_dnnl_winograd.c: our own Winograd for a pass of a convolution, *k; NULL where it is not allowed, does not suit or
+ * does not pay. A backward pass must work on tensors that lie like `src` and `dst`; forward ignores both and says what it
+ * needs. */
+comet_status winograd_kernel(backend *b, const conv_spec *spec, pd_pass pass, const layout *src, const layout *dst, kernel **k);
 
 #define MAKE(b, pd, operands, k) kernel_make(b, pd, operands, sizeof(operands) / sizeof((operands)[0]), k)
 
