@@ -114,6 +114,7 @@ static void plan_tiles_outside(winograd_plan *p)
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(WINOGRAD_VECTORS * p->tiles * lanes);
     p->u_points = weights_floats(p, p->n_to);
+    p->n_threads = min_of(p->n_threads, blocks_of(p->n_tiles, p->tiles));
     p->shared_floats = WINOGRAD_POINTS * p->u_points;
     p->thread_floats = WINOGRAD_POINTS * (p->v_points + p->m_points);
 }
@@ -126,6 +127,7 @@ static void plan_channels_outside(winograd_plan *p, uint64_t tiles)
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(WINOGRAD_VECTORS * p->tiles * lanes);
     p->u_points = weights_floats(p, WINOGRAD_VECTORS);
+    p->n_threads = min_of(p->n_threads, blocks_of(p->n_to, WINOGRAD_VECTORS));
     p->shared_floats = WINOGRAD_POINTS * p->v_points;
     p->thread_floats = WINOGRAD_POINTS * (p->u_points + p->m_points);
 }
@@ -158,14 +160,14 @@ bool winograd_make(const winograd_shape *s, winograd_pass pass, size_t n_threads
         return false;
     if (pass == WINOGRAD_BACKWARD_WEIGHTS) {
         plan_weights(&p);
-    } else {
+    } else if (WINOGRAD_POINTS * weights_floats(&p, p.n_to) * sizeof(float) < LARGE_WEIGHTS) {
         plan_tiles_outside(&p);
-        if (WINOGRAD_POINTS * p.u_points * sizeof(float) >= LARGE_WEIGHTS)
-            for (uint64_t n = 1; n <= s->batch; n++) {
-                plan_channels_outside(&p, blocks_of(s->batch, n) * p.to.down * p.to.across);
-                if (winograd_scratch_bytes(&p) <= scratch_bytes)
-                    break;
-            }
+    } else {
+        for (uint64_t n = 1; n <= s->batch; n++) {
+            plan_channels_outside(&p, blocks_of(s->batch, n) * p.to.down * p.to.across);
+            if (winograd_scratch_bytes(&p) <= scratch_bytes)
+                break;
+        }
     }
     if (winograd_scratch_bytes(&p) > scratch_bytes)
         return false;
