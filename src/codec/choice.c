@@ -200,6 +200,8 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool
         enum predictor p = dense ? dense_set[i] : fast_set[i];
         bool identity = p == PREDICT_NONE && s->non_negative;
         uint64_t bits = dense ? dense_cost(s, p, identity) : fast_cost(s, p, identity);
+        if (p == PREDICT_MEDIAN)
+            c.median_bits = bits;
         if (bits < *best) {
             *best = bits;
             c.predictor = p;
@@ -211,7 +213,7 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool
         uint64_t bits = all_codes ? linear_cost(s, dense) : 0;
         if (bits < *best) {
             *best = bits;
-            c = (choice){.dense = dense, .predictor = PREDICT_LINEAR};
+            c = (choice){.dense = dense, .predictor = PREDICT_LINEAR, .median_bits = c.median_bits};
         }
     }
     c.bits = *best;
@@ -286,7 +288,8 @@ void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width wi
         predictor = volume < bits ? PREDICT_VOLUME : PREDICT_WAVE;
         bits = volume < bits ? volume : bits;
     }
-    bool same_kind = how->predictor == PREDICT_MEDIAN || how->predictor == PREDICT_LORENZO;
-    if (same_kind || (double)bits * (double)how->n_sampled < (double)how->bits * (double)n)
+    /* The small sample of choose_coding is only compared with itself: a wave takes less than the median predictor. */
+    bool other_pays = how->bits * 10 < how->median_bits * 9;
+    if (!other_pays || (double)bits * (double)how->n_sampled < (double)how->bits * (double)n)
         *how = (choice){.dense = true, .predictor = predictor};
 }

@@ -8,7 +8,8 @@ typedef struct choice {
     bool dense;
     enum predictor predictor;
     bool identity;            /* predictor NONE, and hardly a code is negative: no sign to code */
-    uint64_t bits, n_sampled; /* what the sample would take, and its elements */
+    uint64_t n_sampled, bits; /* elements of the sample, and the bits that they would take */
+    uint64_t median_bits;     /* the same with predictor MEDIAN (dense only) */
 } choice;
 
 #define SAMPLE_RUNS 32 /* of one block each */
