@@ -25,5 +25,9 @@ const wave_kernels wave_kernels_reference = {
 const wave_kernels *wave_kernels_of(const codec_kernels *k)
 {
     (void)k;
+#ifdef COMET_HAVE_AVX512
+    if (k->isa >= COMET_ISA_AVX512)
+        return &wave_kernels_avx512;
+#endif
     return &wave_kernels_reference;
 }
