@@ -247,7 +247,7 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
 enum { WAVE_PARTS = 16, WAVE_SHARE = 8 }; /* one step in 8 is sampled, in 16 parts */
 
 /* The bits of the sampled steps with a predictor; the elements among them go to *n_sampled. */
-static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave *w,
+static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w,
                           enum predictor predictor, uint64_t *n_sampled)
 {
     uint32_t counts[N_CONTEXTS][N_SYMBOLS] = {{0}};
@@ -278,7 +278,7 @@ static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code
     return bits;
 }
 
-void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave *w, choice *how)
+void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w, choice *how)
 {
     uint64_t n, n_volume;
     uint64_t bits = wave_bits(plan, ws, width, w, PREDICT_WAVE, &n);

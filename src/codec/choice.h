@@ -25,6 +25,6 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
 
 /* Turns to lanes in a wave where that is cheaper; the wave's cells must be filled, see dense_encode_wave. Uses ws->symbols and
  * ws->words. */
-void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave *w, choice *how);
+void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w, choice *how);
 
 #endif

@@ -11,7 +11,7 @@ typedef struct parts {
     enum code_width width;
     enum predictor predictor;
     bool identity, nonzero, has_wave; /* has_wave: lines in a wave suit the chunk */
-    wave wave;
+    wave_shape wave;
     uint32_t n_outliers;
     const uint8_t *planes, *codes, *outliers, *end; /* in this order */
 } parts;

@@ -31,7 +31,7 @@ typedef struct chunk {
     uint64_t n_failed;
     moments moments;
     summary figures;
-    wave wave;
+    wave_shape wave;
 } chunk;
 
 /* ---- codes ---- */

@@ -277,7 +277,7 @@ uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width wid
 }
 
 uint8_t *dense_encode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
-                           const wave *w, uint8_t *out, size_t most)
+                           const wave_shape *w, uint8_t *out, size_t most)
 {
     size_t n = w->steps * LANES;
     uint32_t *escapes = escapes_of(ws, n);
@@ -301,8 +301,8 @@ static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width w
     return true;
 }
 
-static bool decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const wave *w,
-                        entropy_reader *in, void *codes)
+static bool decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                        const wave_shape *w, entropy_reader *in, void *codes)
 {
     void *cells = dense_wave_cells(ws, width);
     dense_wave_begin(ws, width);
@@ -348,8 +348,8 @@ bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, 
            reader_finished(&in);
 }
 
-bool dense_decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, const wave *w,
-                       const uint8_t *p, size_t bytes, void *codes)
+bool dense_decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                       const wave_shape *w, const uint8_t *p, size_t bytes, void *codes)
 {
     entropy_reader in;
     return reader_begin(ws, p, bytes, &in) && decode_wave(k, ws, width, predictor, w, &in, codes) && reader_finished(&in);

@@ -206,11 +206,11 @@ lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n)
     return l;
 }
 
-bool geometry_wave(const geometry *g, size_t n, wave *w)
+bool geometry_wave(const geometry *g, size_t n, wave_shape *w)
 {
     if (g->channels != 1 || g->columns < WAVE_MIN_COLUMNS || n % g->columns != 0 || n / g->columns < WAVE_MIN_ROWS)
         return false;
-    *w = (wave){.columns = g->columns, .rows = n / g->columns, .period = g->columns + 2};
+    *w = (wave_shape){.columns = g->columns, .rows = n / g->columns, .period = g->columns + 2};
     w->lines = (size_t)min_u64(g->lines, w->rows);
     w->period = w->period < WAVE_MIN_PERIOD ? WAVE_MIN_PERIOD : w->period;
     /* The last step is that of the last line, or of lane 63 a strip earlier. */

@@ -28,7 +28,7 @@ uint64_t geometry_chunk_elements(const geometry *g, comet_level level);
 lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n);
 
 /* The wave of a chunk of n elements; false if it does not suit the chunk. */
-bool geometry_wave(const geometry *g, size_t n, wave *w);
+bool geometry_wave(const geometry *g, size_t n, wave_shape *w);
 
 /* Room for the two rows of cells that dense coding keeps, in cells: each has two positions of padding on either side. */
 static inline size_t lanes_row_cells(const lanes *l)

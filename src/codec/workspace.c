@@ -50,7 +50,7 @@ static dense_room dense_room_of(const chunk_plan *plan, bool waves)
     dense_room room = {0, 0};
     for (int i = 0; i < 2; i++) {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, lengths[i]);
-        wave w = {0};
+        wave_shape w = {0};
         bool suits = waves && geometry_wave(&plan->shape, lengths[i], &w);
         size_t kept = 2 * lanes_row_cells(&l), cells = l.rows * l.columns * l.width;
         size_t wave_kept = suits ? wave_cells(&w) : 0, wave_all = w.steps * LANES;

@@ -22,14 +22,14 @@
 #define WAVE_LEAD 5
 #define WAVE_IDLE 15 /* the context of padding */
 
-typedef struct wave {
+typedef struct wave_shape {
     size_t columns, rows; /* of the chunk */
     size_t lines;         /* in a plane */
     size_t period, steps;
-} wave;
+} wave_shape;
 
 /* Room for the cells of a chunk; kernels may read a step past the end. */
-static inline size_t wave_cells(const wave *w)
+static inline size_t wave_cells(const wave_shape *w)
 {
     return (WAVE_LEAD + w->steps + 2) * WAVE_PITCH;
 }
@@ -52,7 +52,7 @@ typedef struct wave_back {
     unsigned split;
 } wave_back;
 
-static inline wave_back wave_back_of(const wave *w)
+static inline wave_back wave_back_of(const wave_shape *w)
 {
     size_t whole = w->lines / LANES, rest = w->lines % LANES;
     return (wave_back){.steps = {w->period * whole + 2 * rest, w->period * (whole + 1) + 2 * rest - 2 * LANES},
@@ -99,7 +99,7 @@ static inline wave_lanes wave_tick(wave_clock *c)
 }
 
 /* A clock that will tick for `step` next. */
-static inline wave_clock wave_clock_at(const wave *w, size_t step)
+static inline wave_clock wave_clock_at(const wave_shape *w, size_t step)
 {
     size_t strips = (w->rows + LANES - 1) / LANES, present = w->rows - (strips - 1) * LANES;
     wave_clock c = {.columns = w->columns,
@@ -123,13 +123,13 @@ static inline wave_clock wave_clock_at(const wave *w, size_t step)
                                                  : 0)
 
 /* Fills the cells from the codes, padding included, for all steps; and the codes from the cells. `cells` is step 0. */
-typedef void wave_gather_fn(const wave *w, const void *codes, void *cells);
-typedef void wave_scatter_fn(const wave *w, const void *cells, void *codes);
+typedef void wave_gather_fn(const wave_shape *w, const void *codes, void *cells);
+typedef void wave_scatter_fn(const wave_shape *w, const void *cells, void *codes);
 /* Symbols of n_steps steps from `first` on; otherwise as model_row_fn. */
-typedef uint32_t *wave_model_fn(const wave *w, enum predictor predictor, const void *cells, size_t first, size_t n_steps,
+typedef uint32_t *wave_model_fn(const wave_shape *w, enum predictor predictor, const void *cells, size_t first, size_t n_steps,
                                 uint16_t *symbols, uint32_t *escapes);
 /* Fills all cells. False if the words or escapes run out. */
-typedef bool wave_decode_fn(const wave *w, enum predictor predictor, void *cells, entropy_reader *in);
+typedef bool wave_decode_fn(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in);
 
 typedef struct wave_kernels {
     wave_gather_fn *gather[2]; /* by code width */

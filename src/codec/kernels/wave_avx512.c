@@ -98,8 +98,8 @@ HOT __m512i change_sign(__m512i v, __m512i sign)
     return _mm512_sub_epi16(_mm512_xor_si512(v, sign), sign);
 }
 
-HOT uint32_t *wave_model_steps(enum predictor predictor, const wave *w, const int16_t *origin, size_t first, size_t n_steps,
-                               uint16_t *symbols, uint32_t *escapes)
+HOT uint32_t *wave_model_steps(enum predictor predictor, const wave_shape *w, const int16_t *origin, size_t first,
+                               size_t n_steps, uint16_t *symbols, uint32_t *escapes)
 {
     const wave_table table = encoder_table(predictor);
     const wave_back back = wave_back_of(w);
@@ -124,14 +124,14 @@ HOT uint32_t *wave_model_steps(enum predictor predictor, const wave *w, const in
     return escapes;
 }
 
-static uint32_t *wave_model_16_avx512(const wave *w, enum predictor predictor, const void *cells, size_t first, size_t n_steps,
-                                      uint16_t *symbols, uint32_t *escapes)
+static uint32_t *wave_model_16_avx512(const wave_shape *w, enum predictor predictor, const void *cells, size_t first,
+                                      size_t n_steps, uint16_t *symbols, uint32_t *escapes)
 {
     return predictor == PREDICT_VOLUME ? wave_model_steps(PREDICT_VOLUME, w, cells, first, n_steps, symbols, escapes)
                                        : wave_model_steps(PREDICT_WAVE, w, cells, first, n_steps, symbols, escapes);
 }
 
-HOT bool wave_decode_steps(enum predictor predictor, const wave *w, int16_t *origin, entropy_reader *in)
+HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_t *origin, entropy_reader *in)
 {
     const wave_table table = decoder_table(predictor);
     const wave_back back = wave_back_of(w);
@@ -180,7 +180,7 @@ HOT bool wave_decode_steps(enum predictor predictor, const wave *w, int16_t *ori
     return true;
 }
 
-static bool wave_decode_16_avx512(const wave *w, enum predictor predictor, void *cells, entropy_reader *in)
+static bool wave_decode_16_avx512(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in)
 {
     return predictor == PREDICT_VOLUME ? wave_decode_steps(PREDICT_VOLUME, w, cells, in)
                                        : wave_decode_steps(PREDICT_WAVE, w, cells, in);

@@ -42,7 +42,7 @@ static inline NAME(wave_outlook) NAME(wave_look)(enum predictor predictor, const
     return (NAME(wave_outlook)){prediction, wave_context[predictor == PREDICT_VOLUME][outlook], v < 0};
 }
 
-static inline uint32_t *NAME(wave_model)(const wave *w, enum predictor predictor, const void *cells, size_t first,
+static inline uint32_t *NAME(wave_model)(const wave_shape *w, enum predictor predictor, const void *cells, size_t first,
                                          size_t n_steps, uint16_t *symbols, uint32_t *escapes)
 {
     const CODE *origin = cells;
@@ -68,7 +68,7 @@ static inline uint32_t *NAME(wave_model)(const wave *w, enum predictor predictor
     return escapes;
 }
 
-static inline bool NAME(wave_decode)(const wave *w, enum predictor predictor, void *cells, entropy_reader *in)
+static inline bool NAME(wave_decode)(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in)
 {
     CODE *origin = cells;
     wave_back back = wave_back_of(w);
@@ -97,7 +97,7 @@ static inline bool NAME(wave_decode)(const wave *w, enum predictor predictor, vo
 /* Cells in tiles that stay in the first-level cache. */
 enum { NAME(WAVE_TILE) = 32 };
 
-static inline void NAME(wave_gather)(const wave *w, const void *codes, void *cells)
+static inline void NAME(wave_gather)(const wave_shape *w, const void *codes, void *cells)
 {
     const CODE *q = codes;
     CODE *origin = cells;
@@ -124,7 +124,7 @@ static inline void NAME(wave_gather)(const wave *w, const void *codes, void *cel
         WAVE_CARRY(origin, w, t);
 }
 
-static inline void NAME(wave_scatter)(const wave *w, const void *cells, void *codes)
+static inline void NAME(wave_scatter)(const wave_shape *w, const void *cells, void *codes)
 {
     const CODE *origin = cells;
     CODE *q = codes;
