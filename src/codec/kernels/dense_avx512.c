@@ -6,25 +6,6 @@
 
 /* ---- dense: rows of cells ---- */
 
-/* Columns i of eight rows of eight become row i. */
-static inline void transpose8(__m128i r[8])
-{
-    __m128i a[8], b[8];
-    for (int i = 0; i < 4; i++) {
-        a[i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
-        a[i + 4] = _mm_unpackhi_epi16(r[i], r[i + 4]);
-    }
-    for (int half = 0; half < 8; half += 4)
-        for (int i = 0; i < 2; i++) {
-            b[half + i] = _mm_unpacklo_epi16(a[half + i], a[half + i + 2]);
-            b[half + i + 2] = _mm_unpackhi_epi16(a[half + i], a[half + i + 2]);
-        }
-    for (int i = 0; i < 8; i += 2) {
-        r[i] = _mm_unpacklo_epi16(b[i], b[i + 1]);
-        r[i + 1] = _mm_unpackhi_epi16(b[i], b[i + 1]);
-    }
-}
-
 /* True if the row's lines are each whole or missing altogether, as all but the chunk's last are. */
 static bool lines_whole(const lanes *g, size_t row)
 {

@@ -4,6 +4,27 @@
 
 #include "codec/kernels/avx512.h"
 
+/* ---- cells ---- */
+
+/* Columns i of eight rows of eight become row i. */
+static inline void transpose8(__m128i r[8])
+{
+    __m128i a[8], b[8];
+    for (int i = 0; i < 4; i++) {
+        a[i] = _mm_unpacklo_epi16(r[i], r[i + 4]);
+        a[i + 4] = _mm_unpackhi_epi16(r[i], r[i + 4]);
+    }
+    for (int half = 0; half < 8; half += 4)
+        for (int i = 0; i < 2; i++) {
+            b[half + i] = _mm_unpacklo_epi16(a[half + i], a[half + i + 2]);
+            b[half + i + 2] = _mm_unpackhi_epi16(a[half + i], a[half + i + 2]);
+        }
+    for (int i = 0; i < 8; i += 2) {
+        r[i] = _mm_unpacklo_epi16(b[i], b[i + 1]);
+        r[i + 1] = _mm_unpackhi_epi16(b[i], b[i + 1]);
+    }
+}
+
 /* ---- residuals to symbols ---- */
 
 /* The tables of dense_model.h as 16-bit words, for lookups by permutations. */

@@ -28,10 +28,10 @@ typedef struct wave_shape {
     size_t period, steps;
 } wave_shape;
 
-/* Room for the cells of a chunk; kernels may read a step past the end. */
+/* Room for the cells of a chunk; kernels may write and read eight steps past the end. */
 static inline size_t wave_cells(const wave_shape *w)
 {
-    return (WAVE_LEAD + w->steps + 2) * WAVE_PITCH;
+    return (WAVE_LEAD + w->steps + 9) * WAVE_PITCH;
 }
 
 /* Contexts by outlook: a signed sum of the differences between neighbours; its sign is that of the residual that is expected.

@@ -62,11 +62,15 @@ HOT __m512i load_back(const int16_t *const back[2], __mmask32 second, ptrdiff_t 
     return _mm512_mask_mov_epi16(load(back[0] + by), second, load(back[1] + by));
 }
 
-HOT wave_view wave_look32(enum predictor predictor, const wave_table *table, const int16_t *cell, const int16_t *const back[2],
+/* The neighbours of 32 cells. */
+typedef struct wave_around {
+    __m512i W, N, NW, NE;
+} wave_around;
+
+HOT wave_view wave_look32(enum predictor predictor, const wave_table *table, wave_around at, const int16_t *const back[2],
                           __mmask32 second)
 {
-    const int16_t *above = cell - 2 * WAVE_PITCH - 1;
-    __m512i W = load(cell - WAVE_PITCH), N = load(above), NW = load(above - WAVE_PITCH), NE = load(above + WAVE_PITCH), v;
+    __m512i W = at.W, N = at.N, NW = at.NW, NE = at.NE, v;
     wave_view view = {.prediction = median32(W, N, NW)};
     if (predictor == PREDICT_VOLUME) {
         const ptrdiff_t up = -2 * WAVE_PITCH - 1;
@@ -111,7 +115,9 @@ HOT uint32_t *wave_model_steps(enum predictor predictor, const wave_shape *w, co
         for (int k = 0; k < LANES; k += 32, symbols += 32) {
             const int16_t *cell = origin + t * WAVE_PITCH + k;
             const int16_t *backs[2] = {origin + wave_back_at(&back, t, 0) + k, origin + wave_back_at(&back, t, 1) + k};
-            wave_view view = wave_look32(predictor, &table, cell, backs, (__mmask32)(second >> k));
+            const int16_t *above = cell - 2 * WAVE_PITCH - 1;
+            wave_around around = {load(cell - WAVE_PITCH), load(above), load(above - WAVE_PITCH), load(above + WAVE_PITCH)};
+            wave_view view = wave_look32(predictor, &table, around, backs, (__mmask32)(second >> k));
             __mmask32 coded = (__mmask32)(active >> k);
             __m512i z = zigzag32(change_sign(_mm512_sub_epi16(load(cell), view.prediction), view.sign));
             __m512i all = _mm512_or_si512(symbols_of(z), view.entry);
@@ -131,28 +137,43 @@ static uint32_t *wave_model_16_avx512(const wave_shape *w, enum predictor predic
                                        : wave_model_steps(PREDICT_WAVE, w, cells, first, n_steps, symbols, escapes);
 }
 
+/*
+ * The neighbours of the next step, given the cells of this one and the value left of lane 0: what was above at the right is now
+ * above, and so on. They stay in registers, since a load of what two stores have just written would have to wait for both.
+ */
+HOT void wave_advance(wave_around at[2], const __m512i cells[2], int16_t left_of_lane_0)
+{
+    const __m512i before = _mm512_sub_epi16(lane_numbers(), _mm512_set1_epi16(1)); /* 63 for lane 0: the last of the second */
+    for (int k = 0; k < 2; k++) {
+        at[k].NW = at[k].N;
+        at[k].N = at[k].NE;
+        at[k].W = cells[k];
+        at[k].NE = _mm512_permutex2var_epi16(cells[k], before, k ? cells[0] : _mm512_set1_epi16(left_of_lane_0));
+    }
+}
+
 HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_t *origin, entropy_reader *in)
 {
     const wave_table table = decoder_table(predictor);
     const wave_back back = wave_back_of(w);
-    const __m512i idle = _mm512_set1_epi16((short)table.idle), one = _mm512_set1_epi16(1);
+    const __m512i idle = _mm512_set1_epi16((short)table.idle), one = _mm512_set1_epi16(1), zero = _mm512_setzero_si512();
     const uint64_t second = (UINT64_C(1) << back.split) - 1;
     wave_clock clock = wave_clock_at(w, 0);
     const uint8_t *words = in->words, *end = in->end;
     bit_reader escapes = in->escapes;
     __m512i state[4];
+    wave_around around[2] = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
     for (int k = 0; k < 2; k++)
         states_load(in->state + 32 * k, state + 2 * k);
     for (size_t t = 0; t < w->steps; t++) {
         wave_lanes at = wave_tick(&clock);
-        int16_t *cells = origin + t * WAVE_PITCH;
         wave_view view[2];
-        __m512i z[2];
+        __m512i z[2], cells[2];
         __mmask32 escaped[2];
         for (int k = 0; k < 2; k++) {
             const int16_t *backs[2] = {origin + wave_back_at(&back, t, 0) + 32 * k,
                                        origin + wave_back_at(&back, t, 1) + 32 * k};
-            view[k] = wave_look32(predictor, &table, cells + 32 * k, backs, (__mmask32)(second >> 32 * k));
+            view[k] = wave_look32(predictor, &table, around[k], backs, (__mmask32)(second >> 32 * k));
         }
         for (int k = 0; k < 2; k++) {
             __m512i entry = _mm512_mask_mov_epi16(idle, (__mmask32)(at.active >> 32 * k), view[k].entry);
@@ -161,15 +182,13 @@ HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_
         for (int k = 0; k < 2; k++) {
             if (escaped[k] && !read_escapes(&z[k], escaped[k], &escapes, in->escape_order))
                 return false;
-            int16_t *cell = cells + 32 * k;
-            __m512i r = _mm512_xor_si512(_mm512_srli_epi16(z[k], 1),
-                                         _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z[k], one)));
+            __m512i r = _mm512_xor_si512(_mm512_srli_epi16(z[k], 1), _mm512_sub_epi16(zero, _mm512_and_si512(z[k], one)));
             __m512i c = _mm512_add_epi16(view[k].prediction, change_sign(r, view[k].sign));
-            __m512i padding =
-                _mm512_mask_mov_epi16(load(cell - WAVE_PITCH), (__mmask32)(at.left >> 32 * k), load(cell - WAVE_PITCH - 1));
-            _mm512_storeu_si512(cell, _mm512_mask_mov_epi16(padding, (__mmask32)(at.active >> 32 * k), c));
+            __m512i padding = _mm512_mask_mov_epi16(around[k].W, (__mmask32)(at.left >> 32 * k), around[k].NE);
+            cells[k] = _mm512_mask_mov_epi16(padding, (__mmask32)(at.active >> 32 * k), c);
+            _mm512_storeu_si512(origin + t * WAVE_PITCH + 32 * k, cells[k]);
         }
-        WAVE_CARRY(origin, w, t);
+        wave_advance(around, cells, WAVE_CARRY(origin, w, t));
         if (words > end)
             return false;
     }
@@ -186,11 +205,113 @@ static bool wave_decode_16_avx512(const wave_shape *w, enum predictor predictor,
                                        : wave_decode_steps(PREDICT_WAVE, w, cells, in);
 }
 
-#define CODE int16_t
-#define UCODE uint16_t
-#define SUM int32_t
-#define NAME(stem) stem##_16_generic
-#include "codec/kernels/wave_body.h"
+/* ---- between codes and cells ---- */
+
+/* Where a lane is: at place `place` of line `row`; below 0 before its first line. */
+typedef struct wave_place {
+    ptrdiff_t place;
+    size_t row;
+} wave_place;
+
+HOT wave_place place_after(wave_place p, size_t steps, size_t period)
+{
+    p.place += (ptrdiff_t)steps;
+    while (p.place >= (ptrdiff_t)period) {
+        p.place -= (ptrdiff_t)period;
+        p.row += LANES;
+    }
+    return p;
+}
+
+/* Eight cells of a lane that are not all codes of one line. */
+static __m128i edge_cells(const wave_shape *w, const int16_t *codes, wave_place p)
+{
+    int16_t cells[8];
+    for (size_t j = 0; j < 8; j++) {
+        wave_place at = place_after(p, j, w->period);
+        const int16_t *line = codes + at.row * w->columns;
+        if (at.place < 0 || at.row >= w->rows)
+            cells[j] = 0;
+        else if (at.place == 0)
+            cells[j] = at.row ? line[-(ptrdiff_t)w->columns] : 0;
+        else
+            cells[j] = line[at.place <= (ptrdiff_t)w->columns ? (size_t)at.place - 1 : w->columns - 1];
+    }
+    return _mm_loadu_si128((const __m128i *)cells);
+}
+
+/* The codes among eight cells of such a lane. */
+static void edge_codes(const wave_shape *w, int16_t *codes, wave_place p, __m128i v)
+{
+    int16_t cells[8];
+    _mm_storeu_si128((__m128i *)cells, v);
+    for (size_t j = 0; j < 8; j++) {
+        wave_place at = place_after(p, j, w->period);
+        if (at.place >= 1 && at.place <= (ptrdiff_t)w->columns && at.row < w->rows)
+            codes[at.row * w->columns + (size_t)at.place - 1] = cells[j];
+    }
+}
+
+HOT bool inside_line(const wave_shape *w, wave_place p)
+{
+    return p.row < w->rows && p.place >= 1 && p.place + 7 <= (ptrdiff_t)w->columns;
+}
+
+enum { WAVE_SPAN = 64 }; /* steps that are moved before the next eight lanes: a lane's codes are then whole cache lines */
+
+static void wave_gather_16_avx512(const wave_shape *w, const void *codes, void *cells)
+{
+    const int16_t *q = codes;
+    int16_t *origin = cells;
+    wave_place places[LANES];
+    for (int k = 0; k < LANES; k++)
+        places[k] = (wave_place){-2 * k, (size_t)k};
+    for (size_t first = 0; first < w->steps; first += WAVE_SPAN)
+        for (int lane = 0; lane < LANES; lane += 8)
+            for (size_t t = first; t < first + WAVE_SPAN; t += 8) {
+                __m128i r[8];
+                for (int k = 0; k < 8; k++) {
+                    wave_place *p = &places[lane + k];
+                    r[k] = inside_line(w, *p)
+                               ? _mm_loadu_si128((const __m128i *)(q + p->row * w->columns + (size_t)p->place - 1))
+                               : edge_cells(w, q, *p);
+                    *p = place_after(*p, 8, w->period);
+                }
+                if (t >= w->steps)
+                    continue;
+                transpose8(r);
+                for (size_t k = 0; k < 8; k++)
+                    _mm_storeu_si128((__m128i *)(origin + (t + k) * WAVE_PITCH + lane), r[k]);
+            }
+    for (size_t t = 0; t < w->steps; t++)
+        WAVE_CARRY(origin, w, t);
+}
+
+static void wave_scatter_16_avx512(const wave_shape *w, const void *cells, void *codes)
+{
+    const int16_t *origin = cells;
+    int16_t *q = codes;
+    wave_place places[LANES];
+    for (int k = 0; k < LANES; k++)
+        places[k] = (wave_place){-2 * k, (size_t)k};
+    for (size_t first = 0; first < w->steps; first += WAVE_SPAN)
+        for (int lane = 0; lane < LANES; lane += 8)
+            for (size_t t = first; t < first + WAVE_SPAN; t += 8) {
+                __m128i r[8];
+                for (size_t k = 0; k < 8; k++)
+                    r[k] = t < w->steps ? _mm_loadu_si128((const __m128i *)(origin + (t + k) * WAVE_PITCH + lane))
+                                        : _mm_setzero_si128();
+                transpose8(r);
+                for (int k = 0; k < 8; k++) {
+                    wave_place *p = &places[lane + k];
+                    if (inside_line(w, *p))
+                        _mm_storeu_si128((__m128i *)(q + p->row * w->columns + (size_t)p->place - 1), r[k]);
+                    else
+                        edge_codes(w, q, *p, r[k]);
+                    *p = place_after(*p, 8, w->period);
+                }
+            }
+}
 
 #define CODE int32_t
 #define UCODE uint32_t
@@ -199,8 +320,8 @@ static bool wave_decode_16_avx512(const wave_shape *w, enum predictor predictor,
 #include "codec/kernels/wave_body.h"
 
 const wave_kernels wave_kernels_avx512 = {
-    .gather = {wave_gather_16_generic, wave_gather_32_generic},
-    .scatter = {wave_scatter_16_generic, wave_scatter_32_generic},
+    .gather = {wave_gather_16_avx512, wave_gather_32_generic},
+    .scatter = {wave_scatter_16_avx512, wave_scatter_32_generic},
     .model = {wave_model_16_avx512, wave_model_32_generic},
     .decode = {wave_decode_16_avx512, wave_decode_32_generic},
 };
