@@ -813,7 +813,7 @@ WAVE_CONTEXTS = {
 
 def wave_suits(chunk):
     channels, columns, _ = chunk.geometry
-    return channels == 1 and columns >= 96 and chunk.n % columns == 0 and chunk.n // columns >= 32
+    return channels == 1 and columns >= 128 and chunk.n % columns == 0 and chunk.n // columns >= 32
 
 
 def clip(v, most):
@@ -836,7 +836,7 @@ class Wave:
         self.codes = [[] for _ in range(self.rows)]  # as far as they are known
 
     def decode(self):
-        period = max(self.columns + 2, 128)
+        period = self.columns + 2
         left = self.chunk.n
         step = 0
         while left > 0:

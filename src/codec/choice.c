@@ -244,7 +244,7 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
 
 /* ---- waves ---- */
 
-enum { WAVE_PARTS = 16, WAVE_SHARE = 16 }; /* one step in 16 is sampled, in 16 parts */
+enum { WAVE_PARTS = 16, WAVE_SHARE = 32 }; /* one step in 32 is sampled, in 16 parts */
 
 /* The bits of the sampled steps with a predictor; the elements among them go to *n_sampled. */
 static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w,

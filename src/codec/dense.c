@@ -304,12 +304,8 @@ static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width w
 static bool decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
                         const wave_shape *w, entropy_reader *in, void *codes)
 {
-    void *cells = dense_wave_cells(ws, width);
     dense_wave_begin(ws, width);
-    if (!wave_kernels_of(k)->decode[width](w, predictor, cells, in))
-        return false;
-    wave_kernels_of(k)->scatter[width](w, cells, codes);
-    return true;
+    return wave_kernels_of(k)->decode[width](w, predictor, dense_wave_cells(ws, width), in, codes);
 }
 
 /* Reads lengths, tables and states, and finds escapes and words. */

@@ -212,7 +212,6 @@ bool geometry_wave(const geometry *g, size_t n, wave_shape *w)
         return false;
     *w = (wave_shape){.columns = g->columns, .rows = n / g->columns, .period = g->columns + 2};
     w->lines = (size_t)min_u64(g->lines, w->rows);
-    w->period = w->period < WAVE_MIN_PERIOD ? WAVE_MIN_PERIOD : w->period;
     /* The last step is that of the last line, or of lane 63 a strip earlier. */
     size_t last = w->rows - 1, end = last / LANES * w->period + 2 * (last % LANES);
     size_t before = last >= LANES ? (last / LANES - 1) * w->period + 2 * (LANES - 1) : 0;

@@ -103,7 +103,7 @@ static void draw_tensor(property_case *c)
 static void draw_wave_tensor(property_case *c)
 {
     test_rng *r = &c->rng;
-    uint64_t columns = 90 + rng_below(r, 120), lines = 1 + rng_below(r, 140), planes = 1 + rng_below(r, 5);
+    uint64_t columns = 120 + rng_below(r, 120), lines = 1 + rng_below(r, 140), planes = 1 + rng_below(r, 5);
     planes = min_u64(planes, MAX_ELEMENTS / (columns * lines));
     const uint64_t dims[3] = {planes ? planes : 1, lines, columns};
     c->tensor = tensor_of((comet_dtype)rng_below(r, 4), COMET_LAYOUT_PLANAR, 3, dims);

@@ -17,7 +17,6 @@
 
 const wave_kernels wave_kernels_reference = {
     .gather = {wave_gather_16_generic, wave_gather_32_generic},
-    .scatter = {wave_scatter_16_generic, wave_scatter_32_generic},
     .model = {wave_model_16_generic, wave_model_32_generic},
     .decode = {wave_decode_16_generic, wave_decode_32_generic},
 };

@@ -15,10 +15,10 @@
 
 #include "codec/kernels/kernels.h"
 
-#define WAVE_MIN_COLUMNS 96 /* shorter lines would be padding for the most part */
+#define WAVE_MIN_COLUMNS 128 /* lane 0 can then follow lane 63 */
 #define WAVE_MIN_ROWS 32
-#define WAVE_MIN_PERIOD (2 * (size_t)LANES) /* lane 0 can follow lane 63 from here on */
-#define WAVE_PITCH 96
+#define WAVE_LAG (2 * (size_t)LANES) /* steps from a lane to the same one of the next strip, less the period */
+#define WAVE_PITCH 72
 #define WAVE_LEAD 5
 #define WAVE_IDLE 15 /* the context of padding */
 
@@ -117,23 +117,20 @@ static inline wave_clock wave_clock_at(const wave_shape *w, size_t step)
 }
 
 /* Copies lane 63 to the place left of lane 0 at `step`, which must be done. */
-#define WAVE_CARRY(cells, w, step)                                                                                            \
-    ((cells)[(ptrdiff_t)(step)*WAVE_PITCH - 1] =                                                                              \
-         (step) + WAVE_MIN_PERIOD >= (w)->period ? (cells)[((step) + WAVE_MIN_PERIOD - (w)->period) * WAVE_PITCH + LANES - 1] \
-                                                 : 0)
+#define WAVE_CARRY(cells, w, step)               \
+    ((cells)[(ptrdiff_t)(step)*WAVE_PITCH - 1] = \
+         (step) + WAVE_LAG >= (w)->period ? (cells)[((step) + WAVE_LAG - (w)->period) * WAVE_PITCH + LANES - 1] : 0)
 
-/* Fills the cells from the codes, padding included, for all steps; and the codes from the cells. `cells` is step 0. */
+/* Fills the cells from the codes, padding included, for all steps. `cells` is step 0. */
 typedef void wave_gather_fn(const wave_shape *w, const void *codes, void *cells);
-typedef void wave_scatter_fn(const wave_shape *w, const void *cells, void *codes);
 /* Symbols of n_steps steps from `first` on; otherwise as model_row_fn. */
 typedef uint32_t *wave_model_fn(const wave_shape *w, enum predictor predictor, const void *cells, size_t first, size_t n_steps,
                                 uint16_t *symbols, uint32_t *escapes);
-/* Fills all cells. False if the words or escapes run out. */
-typedef bool wave_decode_fn(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in);
+/* Fills all cells and the codes. False if the words or escapes run out. */
+typedef bool wave_decode_fn(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in, void *codes);
 
 typedef struct wave_kernels {
     wave_gather_fn *gather[2]; /* by code width */
-    wave_scatter_fn *scatter[2];
     wave_model_fn *model[2];
     wave_decode_fn *decode[2];
 } wave_kernels;

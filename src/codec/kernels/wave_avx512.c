@@ -137,6 +137,114 @@ static uint32_t *wave_model_16_avx512(const wave_shape *w, enum predictor predic
                                        : wave_model_steps(PREDICT_WAVE, w, cells, first, n_steps, symbols, escapes);
 }
 
+/* ---- between codes and cells ---- */
+
+/* Where a lane is: at place `place` of line `row`; below 0 before its first line. */
+typedef struct wave_place {
+    ptrdiff_t place;
+    size_t row;
+} wave_place;
+
+/* At most a period further. */
+HOT wave_place place_after(wave_place p, size_t steps, size_t period)
+{
+    p.place += (ptrdiff_t)steps;
+    bool wraps = p.place >= (ptrdiff_t)period;
+    p.place -= wraps ? (ptrdiff_t)period : 0;
+    p.row += wraps ? LANES : 0;
+    return p;
+}
+
+static void places_begin(wave_place places[LANES])
+{
+    for (int k = 0; k < LANES; k++)
+        places[k] = (wave_place){-2 * k, (size_t)k};
+}
+
+/* Eight cells of a lane that are not all codes of one line. */
+static __m128i edge_cells(const wave_shape *w, const int16_t *codes, wave_place p)
+{
+    int16_t cells[8];
+    const ptrdiff_t columns = (ptrdiff_t)w->columns;
+    for (int j = 0; j < 8; j++) {
+        const int16_t *line = codes + p.row * w->columns;
+        bool none = p.place < 0 || p.row >= w->rows || (p.place == 0 && p.row == 0);
+        ptrdiff_t column = p.place == 0 ? -columns : (p.place < columns ? p.place : columns) - 1;
+        cells[j] = none ? 0 : line[column];
+        p = place_after(p, 1, w->period);
+    }
+    return _mm_loadu_si128((const __m128i *)cells);
+}
+
+/* The codes among eight cells of such a lane. */
+static void edge_codes(const wave_shape *w, int16_t *codes, wave_place p, __m128i v)
+{
+    int16_t cells[8];
+    _mm_storeu_si128((__m128i *)cells, v);
+    for (int j = 0; j < 8; j++) {
+        if (p.place >= 1 && p.place <= (ptrdiff_t)w->columns && p.row < w->rows)
+            codes[p.row * w->columns + (size_t)p.place - 1] = cells[j];
+        p = place_after(p, 1, w->period);
+    }
+}
+
+HOT bool inside_line(const wave_shape *w, wave_place p)
+{
+    return p.row < w->rows && p.place >= 1 && p.place + 7 <= (ptrdiff_t)w->columns;
+}
+
+enum { WAVE_SPAN = 64 }; /* steps that are moved before the next eight lanes: a lane's codes are then whole cache lines */
+
+static void wave_gather_16_avx512(const wave_shape *w, const void *codes, void *cells)
+{
+    const int16_t *q = codes;
+    int16_t *origin = cells;
+    wave_place places[LANES];
+    places_begin(places);
+    for (size_t first = 0; first < w->steps; first += WAVE_SPAN) {
+        size_t end = first + WAVE_SPAN < w->steps ? first + WAVE_SPAN : w->steps;
+        for (int lane = 0; lane < LANES; lane += 8)
+            for (size_t t = first; t < end; t += 8) {
+                __m128i r[8];
+                for (int k = 0; k < 8; k++) {
+                    wave_place *p = &places[lane + k];
+                    r[k] = inside_line(w, *p)
+                               ? _mm_loadu_si128((const __m128i *)(q + p->row * w->columns + (size_t)p->place - 1))
+                               : edge_cells(w, q, *p);
+                    *p = place_after(*p, 8, w->period);
+                }
+                transpose8(r);
+                for (size_t k = 0; k < 8; k++)
+                    _mm_storeu_si128((__m128i *)(origin + (t + k) * WAVE_PITCH + lane), r[k]);
+            }
+        for (size_t t = first; t < end; t++)
+            WAVE_CARRY(origin, w, t);
+    }
+}
+
+/* Moves WAVE_SPAN steps from `first` on, of which those from `end` on are not there. */
+static void scatter_span(const wave_shape *w, const int16_t *origin, size_t first, size_t end, wave_place places[LANES],
+                         int16_t *codes)
+{
+    for (int lane = 0; lane < LANES; lane += 8)
+        for (size_t t = first; t < first + WAVE_SPAN && t < end; t += 8) {
+            __m128i r[8];
+            for (size_t k = 0; k < 8; k++)
+                r[k] = _mm_loadu_si128((const __m128i *)(origin + (t + k) * WAVE_PITCH + lane));
+            transpose8(r);
+            for (int k = 0; k < 8; k++) {
+                wave_place *p = &places[lane + k];
+                if (inside_line(w, *p))
+                    _mm_storeu_si128((__m128i *)(codes + p->row * w->columns + (size_t)p->place - 1), r[k]);
+                else
+                    edge_codes(w, codes, *p, r[k]);
+                *p = place_after(*p, 8, w->period);
+            }
+        }
+}
+
+/* ---- decoding ---- */
+
 /*
  * The neighbours of the next step, given the cells of this one and the value left of lane 0: what was above at the right is now
  * above, and so on. They stay in registers, since a load of what two stores have just written would have to wait for both.
@@ -152,7 +260,7 @@ HOT void wave_advance(wave_around at[2], const __m512i cells[2], int16_t left_of
     }
 }
 
-HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_t *origin, entropy_reader *in)
+HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_t *origin, entropy_reader *in, int16_t *codes)
 {
     const wave_table table = decoder_table(predictor);
     const wave_back back = wave_back_of(w);
@@ -162,6 +270,8 @@ HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_
     const uint8_t *words = in->words, *end = in->end;
     bit_reader escapes = in->escapes;
     __m512i state[4];
+    wave_place places[LANES];
+    places_begin(places);
     wave_around around[2] = {{zero, zero, zero, zero}, {zero, zero, zero, zero}};
     for (int k = 0; k < 2; k++)
         states_load(in->state + 32 * k, state + 2 * k);
@@ -189,9 +299,12 @@ HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_
             _mm512_storeu_si512(origin + t * WAVE_PITCH + 32 * k, cells[k]);
         }
         wave_advance(around, cells, WAVE_CARRY(origin, w, t));
+        if (t % WAVE_SPAN == WAVE_SPAN - 1) /* while they are in the first-level cache */
+            scatter_span(w, origin, t + 1 - WAVE_SPAN, t + 1, places, codes);
         if (words > end)
             return false;
     }
+    scatter_span(w, origin, w->steps / WAVE_SPAN * WAVE_SPAN, w->steps, places, codes);
     for (int k = 0; k < 2; k++)
         states_store(state + 2 * k, in->state + 32 * k);
     in->words = words;
@@ -199,118 +312,10 @@ HOT bool wave_decode_steps(enum predictor predictor, const wave_shape *w, int16_
     return true;
 }
 
-static bool wave_decode_16_avx512(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in)
+static bool wave_decode_16_avx512(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in, void *codes)
 {
-    return predictor == PREDICT_VOLUME ? wave_decode_steps(PREDICT_VOLUME, w, cells, in)
-                                       : wave_decode_steps(PREDICT_WAVE, w, cells, in);
-}
-
-/* ---- between codes and cells ---- */
-
-/* Where a lane is: at place `place` of line `row`; below 0 before its first line. */
-typedef struct wave_place {
-    ptrdiff_t place;
-    size_t row;
-} wave_place;
-
-HOT wave_place place_after(wave_place p, size_t steps, size_t period)
-{
-    p.place += (ptrdiff_t)steps;
-    while (p.place >= (ptrdiff_t)period) {
-        p.place -= (ptrdiff_t)period;
-        p.row += LANES;
-    }
-    return p;
-}
-
-/* Eight cells of a lane that are not all codes of one line. */
-static __m128i edge_cells(const wave_shape *w, const int16_t *codes, wave_place p)
-{
-    int16_t cells[8];
-    for (size_t j = 0; j < 8; j++) {
-        wave_place at = place_after(p, j, w->period);
-        const int16_t *line = codes + at.row * w->columns;
-        if (at.place < 0 || at.row >= w->rows)
-            cells[j] = 0;
-        else if (at.place == 0)
-            cells[j] = at.row ? line[-(ptrdiff_t)w->columns] : 0;
-        else
-            cells[j] = line[at.place <= (ptrdiff_t)w->columns ? (size_t)at.place - 1 : w->columns - 1];
-    }
-    return _mm_loadu_si128((const __m128i *)cells);
-}
-
-/* The codes among eight cells of such a lane. */
-static void edge_codes(const wave_shape *w, int16_t *codes, wave_place p, __m128i v)
-{
-    int16_t cells[8];
-    _mm_storeu_si128((__m128i *)cells, v);
-    for (size_t j = 0; j < 8; j++) {
-        wave_place at = place_after(p, j, w->period);
-        if (at.place >= 1 && at.place <= (ptrdiff_t)w->columns && at.row < w->rows)
-            codes[at.row * w->columns + (size_t)at.place - 1] = cells[j];
-    }
-}
-
-HOT bool inside_line(const wave_shape *w, wave_place p)
-{
-    return p.row < w->rows && p.place >= 1 && p.place + 7 <= (ptrdiff_t)w->columns;
-}
-
-enum { WAVE_SPAN = 64 }; /* steps that are moved before the next eight lanes: a lane's codes are then whole cache lines */
-
-static void wave_gather_16_avx512(const wave_shape *w, const void *codes, void *cells)
-{
-    const int16_t *q = codes;
-    int16_t *origin = cells;
-    wave_place places[LANES];
-    for (int k = 0; k < LANES; k++)
-        places[k] = (wave_place){-2 * k, (size_t)k};
-    for (size_t first = 0; first < w->steps; first += WAVE_SPAN)
-        for (int lane = 0; lane < LANES; lane += 8)
-            for (size_t t = first; t < first + WAVE_SPAN; t += 8) {
-                __m128i r[8];
-                for (int k = 0; k < 8; k++) {
-                    wave_place *p = &places[lane + k];
-                    r[k] = inside_line(w, *p)
-                               ? _mm_loadu_si128((const __m128i *)(q + p->row * w->columns + (size_t)p->place - 1))
-                               : edge_cells(w, q, *p);
-                    *p = place_after(*p, 8, w->period);
-                }
-                if (t >= w->steps)
-                    continue;
-                transpose8(r);
-                for (size_t k = 0; k < 8; k++)
-                    _mm_storeu_si128((__m128i *)(origin + (t + k) * WAVE_PITCH + lane), r[k]);
-            }
-    for (size_t t = 0; t < w->steps; t++)
-        WAVE_CARRY(origin, w, t);
-}
-
-static void wave_scatter_16_avx512(const wave_shape *w, const void *cells, void *codes)
-{
-    const int16_t *origin = cells;
-    int16_t *q = codes;
-    wave_place places[LANES];
-    for (int k = 0; k < LANES; k++)
-        places[k] = (wave_place){-2 * k, (size_t)k};
-    for (size_t first = 0; first < w->steps; first += WAVE_SPAN)
-        for (int lane = 0; lane < LANES; lane += 8)
-            for (size_t t = first; t < first + WAVE_SPAN; t += 8) {
-                __m128i r[8];
-                for (size_t k = 0; k < 8; k++)
-                    r[k] = t < w->steps ? _mm_loadu_si128((const __m128i *)(origin + (t + k) * WAVE_PITCH + lane))
-                                        : _mm_setzero_si128();
-                transpose8(r);
-                for (int k = 0; k < 8; k++) {
-                    wave_place *p = &places[lane + k];
-                    if (inside_line(w, *p))
-                        _mm_storeu_si128((__m128i *)(q + p->row * w->columns + (size_t)p->place - 1), r[k]);
-                    else
-                        edge_codes(w, q, *p, r[k]);
-                    *p = place_after(*p, 8, w->period);
-                }
-            }
+    return predictor == PREDICT_VOLUME ? wave_decode_steps(PREDICT_VOLUME, w, cells, in, codes)
+                                       : wave_decode_steps(PREDICT_WAVE, w, cells, in, codes);
 }
 
 #define CODE int32_t
@@ -321,7 +326,6 @@ static void wave_scatter_16_avx512(const wave_shape *w, const void *cells, void 
 
 const wave_kernels wave_kernels_avx512 = {
     .gather = {wave_gather_16_avx512, wave_gather_32_generic},
-    .scatter = {wave_scatter_16_avx512, wave_scatter_32_generic},
     .model = {wave_model_16_avx512, wave_model_32_generic},
     .decode = {wave_decode_16_avx512, wave_decode_32_generic},
 };

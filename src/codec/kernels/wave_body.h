@@ -68,32 +68,6 @@ static inline uint32_t *NAME(wave_model)(const wave_shape *w, enum predictor pre
     return escapes;
 }
 
-static inline bool NAME(wave_decode)(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in)
-{
-    CODE *origin = cells;
-    wave_back back = wave_back_of(w);
-    wave_clock clock = wave_clock_at(w, 0);
-    for (size_t t = 0; t < w->steps; t++) {
-        wave_lanes at = wave_tick(&clock);
-        const CODE *backs[2] = {origin + wave_back_at(&back, t, 0), origin + wave_back_at(&back, t, 1)};
-        for (unsigned k = 0; k < LANES; k++) {
-            CODE *cell = origin + t * WAVE_PITCH + k;
-            if (at.active >> k & 1) {
-                NAME(wave_outlook) o = NAME(wave_look)(predictor, cell, backs[k < back.split] + k);
-                UCODE z;
-                if (!NAME(decode_residual)(in, k, o.context, &z))
-                    return false;
-                UCODE r = NAME(unzigzag)(z);
-                *cell = (CODE)(UCODE)((UCODE)o.prediction + (o.flip ? (UCODE)(0 - r) : r));
-            } else {
-                *cell = at.left >> k & 1 ? cell[-WAVE_PITCH - 1] : cell[-WAVE_PITCH];
-            }
-        }
-        WAVE_CARRY(origin, w, t);
-    }
-    return true;
-}
-
 /* Cells in tiles that stay in the first-level cache. */
 enum { NAME(WAVE_TILE) = 32 };
 
@@ -139,6 +113,34 @@ static inline void NAME(wave_scatter)(const wave_shape *w, const void *cells, vo
                     line[x] = from[x * WAVE_PITCH];
             }
         }
+}
+
+static inline bool NAME(wave_decode)(const wave_shape *w, enum predictor predictor, void *cells, entropy_reader *in,
+                                     void *codes)
+{
+    CODE *origin = cells;
+    wave_back back = wave_back_of(w);
+    wave_clock clock = wave_clock_at(w, 0);
+    for (size_t t = 0; t < w->steps; t++) {
+        wave_lanes at = wave_tick(&clock);
+        const CODE *backs[2] = {origin + wave_back_at(&back, t, 0), origin + wave_back_at(&back, t, 1)};
+        for (unsigned k = 0; k < LANES; k++) {
+            CODE *cell = origin + t * WAVE_PITCH + k;
+            if (at.active >> k & 1) {
+                NAME(wave_outlook) o = NAME(wave_look)(predictor, cell, backs[k < back.split] + k);
+                UCODE z;
+                if (!NAME(decode_residual)(in, k, o.context, &z))
+                    return false;
+                UCODE r = NAME(unzigzag)(z);
+                *cell = (CODE)(UCODE)((UCODE)o.prediction + (o.flip ? (UCODE)(0 - r) : r));
+            } else {
+                *cell = at.left >> k & 1 ? cell[-WAVE_PITCH - 1] : cell[-WAVE_PITCH];
+            }
+        }
+        WAVE_CARRY(origin, w, t);
+    }
+    NAME(wave_scatter)(w, cells, codes);
+    return true;
 }
 
 #undef CODE
