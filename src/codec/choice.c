@@ -244,19 +244,19 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
 
 /* ---- waves ---- */
 
-enum { WAVE_PARTS = 16, WAVE_SHARE = 32 }; /* one step in 32 is sampled, in 16 parts */
+enum { WAVE_PARTS = 16, WAVE_SHARE = 32, WAVE_LEAST = 32 }; /* of each part, 1 step in 32 and 32 more are sampled */
 
 /* The bits of the sampled steps with a predictor; the elements among them go to *n_sampled. */
 static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w,
                           enum predictor predictor, uint64_t *n_sampled)
 {
     uint32_t counts[N_CONTEXTS][N_SYMBOLS] = {{0}};
-    uint64_t bits = 0, part = w->steps / WAVE_PARTS, n_steps = part / WAVE_SHARE + 1;
+    uint64_t bits = 0, part = w->steps / WAVE_PARTS, n_steps = min_u64(part, part / WAVE_SHARE + WAVE_LEAST);
     *n_sampled = 0;
     for (uint64_t p = 0; p < WAVE_PARTS; p++) {
         uint16_t *symbols = ws->symbols.data;
         uint32_t *escapes = ws->words.data;
-        size_t first = (size_t)(p * part + (p + 1) * 7 % WAVE_SHARE * part / WAVE_SHARE);
+        size_t first = (size_t)(p * part + (p + 1) * 7 % WAVE_SHARE * (part - n_steps) / WAVE_SHARE);
         const uint32_t *end =
             wave_kernels_of(plan->kernels)
                 ->model[width](w, predictor, dense_wave_cells(ws, width), first, (size_t)n_steps, symbols, escapes);

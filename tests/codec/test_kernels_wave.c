@@ -79,7 +79,7 @@ static void free_wave(wave_chunk *c)
 }
 
 /* Frequencies in which every symbol of every context occurs, but padding costs nothing. */
-static void fill_wave_tables(const wave_chunk *c, uint32_t entries[N_CONTEXTS * N_SYMBOLS], symbol_tables *t)
+static void fill_wave_tables(uint32_t entries[N_CONTEXTS * N_SYMBOLS], symbol_tables *t)
 {
     for (uint32_t k = 0; k < N_CONTEXTS; k++) {
         uint32_t start = 0;
@@ -92,7 +92,6 @@ static void fill_wave_tables(const wave_chunk *c, uint32_t entries[N_CONTEXTS * 
         t->start[k][N_SYMBOLS] = (uint16_t)start;
     }
     dense_fill_tables(t);
-    (void)c;
 }
 
 /* The cells and symbols of all families are those of the reference; a range of steps gives that part of the symbols. */
@@ -140,7 +139,7 @@ static symbol_tables tables; /* large */
 static void check_decode(wave_chunk *c)
 {
     uint32_t entries[N_CONTEXTS * N_SYMBOLS], state[LANES];
-    fill_wave_tables(c, entries, &tables);
+    fill_wave_tables(entries, &tables);
     for (int i = 0; i < LANES; i++)
         state[i] = STATE_MIN;
     const uint8_t *words = reference->entropy_encode(c->symbols, c->n_symbols, entries, c->words_end, state);
@@ -192,7 +191,7 @@ static void test_damaged_waves(void **state)
     for (int i = 0; i < 40; i++) {
         wave_chunk c = random_wave(&r);
         uint32_t entries[N_CONTEXTS * N_SYMBOLS];
-        fill_wave_tables(&c, entries, &tables);
+        fill_wave_tables(entries, &tables);
         size_t bytes = 2 * rng_below(&r, c.n);
         uint8_t *stream = need_malloc(bytes + READ_SLACK);
         for (size_t k = 0; k < bytes + READ_SLACK; k++)

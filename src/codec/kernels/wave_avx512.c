@@ -38,7 +38,7 @@ HOT __m512i load(const int16_t *cells)
     return _mm512_loadu_si512(cells);
 }
 
-/* The median of a, b and a + b - c. A sum that wraps on the way comes back, since the result lies between a and b. */
+/* The median of a, b and a + b - c. A sum may wrap: the result lies between a and b, so it is right again. */
 HOT __m512i median32(__m512i a, __m512i b, __m512i c)
 {
     __m512i low = _mm512_min_epi16(a, b), high = _mm512_max_epi16(a, b);
