@@ -18,7 +18,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 MODES = ("raw", "fast", "dense")
-PREDICTORS = ("none", "left", "up", "lorenzo", "median", "linear")
+PREDICTORS = ("none", "left", "up", "lorenzo", "median", "linear", "wave", "volume")
 LAYOUTS = ("planar", "channels last", "blocked by 8", "blocked by 16")
 LEVELS = ("fast", "dense", "auto")
 CODE_WIDTHS = (16, 32, 64)
@@ -263,7 +263,7 @@ def header_extent(reader):
     data = reader.data
     require(data[:4] == b"COMT", "not a Comet frame: it does not start with COMT")
     version, header_bytes, n_dims = struct.unpack_from("<HH2xB", reader.take(16), 4)
-    require(version == 1, f"version {version}, and this decoder knows only version 1")
+    require(version == 2, f"version {version}, and this decoder knows only version 2")
     require(1 <= n_dims <= 8, f"header: {n_dims} dims")
     require(header_bytes == 72 + 8 * n_dims, f"header: {header_bytes} bytes for {n_dims} dims")
     require(len(data) >= header_bytes, f"header: {header_bytes} bytes, {len(data)} there")
@@ -417,7 +417,9 @@ def check_chunk(chunk, mode):
         widths = (16, 32)
     require(chunk.width in widths, f"chunk {chunk.number}: codes of {chunk.width} bits")
     require(mode == "fast" or chunk.width < 64, f"chunk {chunk.number}: dense codes of 64 bits")
-    never = ["median"] if mode == "fast" else ["up"]
+    never = ["median", "wave", "volume"] if mode == "fast" else ["up"]
+    if lossless or not wave_suits(chunk):
+        never += ["wave", "volume"]
     if chunk.width == 64:
         never.append("linear")
     require(chunk.predictor not in never, f"chunk {chunk.number}: predictor {chunk.predictor}, {mode}, {chunk.width} bits")
@@ -659,7 +661,10 @@ def decode_dense(chunk, reader):
     require(reader.left() % 2 == 0, f"{reader.what}: half a word")
     words = reader.numbers("H", reader.left() // 2)
     coder = SymbolDecoder(tables, escapes, states, words, reader.what)
-    codes = decode_cells(chunk, arrange_lanes(chunk), coder)
+    if chunk.predictor in WAVE_CONTEXTS:
+        codes = Wave(chunk, coder).decode()
+    else:
+        codes = decode_cells(chunk, arrange_lanes(chunk), coder)
     coder.check_end()
     chunk.stats["escapes"] = coder.n_escapes
     return codes
@@ -794,6 +799,83 @@ def look_median(w, _, n, nw, ne):
 
 # Prediction, gradient and magnitude from the neighbours W, WW, N, NW, NE.
 LOOK = {"none": look_none, "linear": look_none, "left": look_left, "lorenzo": look_lorenzo, "median": look_median}
+
+
+# ---- section 6: wave ----
+
+WAVE_CONTEXTS = {
+    "wave": (0, 2, 1, 6, 10, 10, 4, 7, 12, 12, 12, 12, 12, 11, 11, 14, 11, 14, 7, 3, 9, 9, 11, 6, 8, 4, 3, 7, 7, 3, 3, 9,
+             11, 12, 6, 6, 7, 11, 14, 11, 14, 14, 14, 6, 7, 11, 11, 11, 6, 8, 5, 7, 6, 6, 7, 7, 9, 11, 12, 6, 6, 11, 13, 13),
+    "volume": (0, 1, 6, 6, 9, 9, 8, 8, 3, 3, 2, 6, 2, 5, 8, 10, 10, 10, 12, 12, 8, 8, 10, 10, 12, 12, 4, 7, 10, 9, 4, 8,
+               10, 10, 10, 4, 8, 7, 4, 4, 7, 13, 13, 14, 13, 14, 13, 13, 13, 13, 13, 13, 14, 9, 5, 13, 9, 9, 13, 13, 13, 14, 9, 11),
+}
+
+
+def wave_suits(chunk):
+    channels, columns, _ = chunk.geometry
+    return channels == 1 and columns >= 128 and chunk.n % columns == 0 and chunk.n // columns >= 32
+
+
+def clip(v, most):
+    return max(-most, min(most, v))
+
+
+def median_of(a, b, c):
+    return sorted((a, b, a + b - c))[1]
+
+
+class Wave:
+    """Lines of codes, decoded in the order in which the lanes come to them."""
+
+    def __init__(self, chunk, coder):
+        self.chunk = chunk
+        self.coder = coder
+        self.columns = chunk.geometry.columns
+        self.rows = chunk.n // self.columns
+        self.plane = min(chunk.geometry.lines, self.rows)
+        self.codes = [[] for _ in range(self.rows)]  # as far as they are known
+
+    def decode(self):
+        period = self.columns + 2
+        left = self.chunk.n
+        step = 0
+        while left > 0:
+            for lane in range(N_STATES):
+                strip, place = divmod(step - 2 * lane, period)
+                line = N_STATES * strip + lane
+                if step >= 2 * lane and line < self.rows and 1 <= place <= self.columns:
+                    self.codes[line].append(self.code(lane, line, place - 1))
+                    left -= 1
+            step += 1
+        return [code for line in self.codes for code in line]
+
+    def value(self, line, column):
+        """A code or padding."""
+        if line < 0:
+            return 0
+        if column < 0:
+            return self.value(line - 1, 0)
+        return self.codes[line][min(column, self.columns - 1)]
+
+    def around(self, line, column):
+        """W, N, NW and NE."""
+        return (self.value(line, column - 1), self.value(line - 1, column), self.value(line - 1, column - 1),
+                self.value(line - 1, column + 1))
+
+    def code(self, lane, line, column):
+        w, n, nw, ne = self.around(line, column)
+        prediction = median_of(w, n, nw)
+        if self.chunk.predictor == "wave":
+            v = 25 * clip(w - nw, 2) + 5 * clip(n - nw, 2) + clip(ne - n, 2)
+        else:
+            before = line - self.plane
+            a, b, c, e = (x - y for x, y in zip((w, n, nw, ne), self.around(before, column)))
+            flat = prediction
+            prediction = self.value(before, column) + median_of(a, b, c)
+            v = 27 * clip(flat - prediction, 2) + 9 * clip(a - c, 1) + 3 * clip(b - c, 1) + clip(e - b, 1)
+        context = WAVE_CONTEXTS[self.chunk.predictor][min(abs(v), 63)]
+        residual = self.chunk.residual(self.coder.take(lane, context))
+        return as_signed(prediction + (residual if v >= 0 else -residual), self.chunk.width)
 
 
 # ---- section 7: planes of a linear fit ----

@@ -6,6 +6,8 @@
  */
 #include "codec/choice.h"
 
+#include "codec/dense.h"
+#include "codec/kernels/dense_model.h"
 #include "codec/linear.h"
 
 enum { RUN = BLOCK, FAST_RUNS = 10 };
@@ -198,6 +200,8 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool
         enum predictor p = dense ? dense_set[i] : fast_set[i];
         bool identity = p == PREDICT_NONE && s->non_negative;
         uint64_t bits = dense ? dense_cost(s, p, identity) : fast_cost(s, p, identity);
+        if (p == PREDICT_MEDIAN)
+            c.median_bits = bits;
         if (bits < *best) {
             *best = bits;
             c.predictor = p;
@@ -209,9 +213,11 @@ static choice cheapest(const chunk_plan *plan, const sample *s, bool dense, bool
         uint64_t bits = all_codes ? linear_cost(s, dense) : 0;
         if (bits < *best) {
             *best = bits;
-            c = (choice){.dense = dense, .predictor = PREDICT_LINEAR};
+            c = (choice){.dense = dense, .predictor = PREDICT_LINEAR, .median_bits = c.median_bits};
         }
     }
+    c.bits = *best;
+    c.n_sampled = s->n_runs * RUN;
     return c;
 }
 
@@ -234,4 +240,56 @@ choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_widt
         return ratio >= plan->min_ratio * SAMPLE_MARGIN || fast_bits <= dense_bits ? fast : dense;
     }
     return dense_bits * 5 <= fast_bits * 4 ? dense : fast;
+}
+
+/* ---- waves ---- */
+
+enum { WAVE_PARTS = 16, WAVE_SHARE = 32, WAVE_LEAST = 32 }; /* of each part, 1 step in 32 and 32 more are sampled */
+
+/* The bits of the sampled steps with a predictor; the elements among them go to *n_sampled. */
+static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w,
+                          enum predictor predictor, uint64_t *n_sampled)
+{
+    uint32_t counts[N_CONTEXTS][N_SYMBOLS] = {{0}};
+    uint64_t bits = 0, part = w->steps / WAVE_PARTS, n_steps = min_u64(part, part / WAVE_SHARE + WAVE_LEAST);
+    *n_sampled = 0;
+    for (uint64_t p = 0; p < WAVE_PARTS; p++) {
+        uint16_t *symbols = ws->symbols.data;
+        uint32_t *escapes = ws->words.data;
+        size_t first = (size_t)(p * part + (p + 1) * 7 % WAVE_SHARE * (part - n_steps) / WAVE_SHARE);
+        const uint32_t *end =
+            wave_kernels_of(plan->kernels)
+                ->model[width](w, predictor, dense_wave_cells(ws, width), first, (size_t)n_steps, symbols, escapes);
+        for (; escapes < end; escapes++)
+            bits += 2 + bit_length_u64(*escapes);
+        for (size_t i = 0; i < n_steps * LANES; i++)
+            counts[symbols[i] >> 4 & 15][symbols[i] & 15]++;
+    }
+    for (int c = 0; c < WAVE_IDLE; c++) {
+        uint64_t total = 0, sum = 0;
+        for (int s = 0; s < N_SYMBOLS; s++) {
+            total += counts[c][s];
+            sum += v_log2_v(counts[c][s]);
+            bits += (uint64_t)counts[c][s] * symbol_bits[s];
+        }
+        bits += v_log2_v(total) > sum ? (v_log2_v(total) - sum) / 256 : 0;
+        *n_sampled += total;
+    }
+    return bits;
+}
+
+void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w, choice *how)
+{
+    uint64_t n, n_volume;
+    uint64_t bits = wave_bits(plan, ws, width, w, PREDICT_WAVE, &n);
+    enum predictor predictor = PREDICT_WAVE;
+    if (w->rows >= 2 * w->lines) {
+        uint64_t volume = wave_bits(plan, ws, width, w, PREDICT_VOLUME, &n_volume);
+        predictor = volume < bits ? PREDICT_VOLUME : PREDICT_WAVE;
+        bits = volume < bits ? volume : bits;
+    }
+    /* The small sample of choose_coding is only compared with itself: a wave takes less than the median predictor. */
+    bool other_pays = how->bits * 10 < how->median_bits * 9;
+    if (!other_pays || (double)bits * (double)how->n_sampled < (double)how->bits * (double)n)
+        *how = (choice){.dense = true, .predictor = predictor};
 }

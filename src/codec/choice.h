@@ -7,7 +7,9 @@
 typedef struct choice {
     bool dense;
     enum predictor predictor;
-    bool identity; /* predictor NONE, and hardly a code is negative: no sign to code */
+    bool identity;            /* predictor NONE, and hardly a code is negative: no sign to code */
+    uint64_t n_sampled, bits; /* elements of the sample, and the bits that they would take */
+    uint64_t median_bits;     /* the same with predictor MEDIAN (dense only) */
 } choice;
 
 #define SAMPLE_RUNS 32 /* of one block each */
@@ -20,5 +22,9 @@ size_t choice_runs(const chunk_plan *plan, size_t n, size_t first[SAMPLE_RUNS]);
  * ws->residuals. */
 choice choose_coding(const chunk_plan *plan, const workspace *ws, enum code_width width, const void *codes, size_t n,
                      bool all_codes);
+
+/* Turns to lanes in a wave where that is cheaper; the wave's cells must be filled, see dense_encode_wave. Uses ws->symbols and
+ * ws->words. */
+void choose_wave(const chunk_plan *plan, const workspace *ws, enum code_width width, const wave_shape *w, choice *how);
 
 #endif

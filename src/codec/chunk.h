@@ -28,6 +28,7 @@ typedef struct chunk_plan {
     uint64_t seed;
     comet_level level;
     double min_ratio; /* of level AUTO; 0 for its default */
+    bool waves;       /* the encoder may choose lanes in a wave, which take more memory */
 } chunk_plan;
 
 /* Buffers of one thread. */
@@ -35,7 +36,7 @@ typedef struct workspace {
     comet_buffer codes;     /* with zeros in front, see codes_of */
     comet_buffer failed;    /* a bit an element */
     comet_buffer residuals; /* a tile */
-    comet_buffer cells;     /* two rows */
+    comet_buffer cells;     /* two rows, or a wave */
     comet_buffer symbols;
     comet_buffer words;   /* of the entropy coder, then the escapes */
     comet_buffer table;   /* for decoding symbols */
@@ -59,7 +60,7 @@ typedef struct chunk_payload {
 
 /* What a decoder's workspace must be able to hold. */
 typedef struct chunk_needs {
-    bool codes, dense;
+    bool codes, dense, waves;
     enum code_width width;
     size_t copy_bytes; /* payloads that end too near the frame's end are copied */
 } chunk_needs;

@@ -10,7 +10,8 @@ typedef struct parts {
     enum chunk_mode mode;
     enum code_width width;
     enum predictor predictor;
-    bool identity, nonzero;
+    bool identity, nonzero, has_wave; /* has_wave: lines in a wave suit the chunk */
+    wave_shape wave;
     uint32_t n_outliers;
     const uint8_t *planes, *codes, *outliers, *end; /* in this order */
 } parts;
@@ -21,6 +22,7 @@ void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
         return;
     needs->codes = true;
     needs->dense = needs->dense || payload[0] == CHUNK_DENSE;
+    needs->waves = needs->waves || payload[2] >= PREDICT_WAVE;
     enum code_width width = payload[1] < N_CODE_WIDTHS ? (enum code_width)payload[1] : CODES16;
     needs->width = width > needs->width ? width : needs->width;
 }
@@ -34,6 +36,8 @@ static bool predictor_fits(const parts *p)
     case PREDICT_LINEAR: return p->width != CODES64;
     case PREDICT_UP: return p->mode == CHUNK_FAST;
     case PREDICT_MEDIAN: return p->mode == CHUNK_DENSE;
+    case PREDICT_WAVE:
+    case PREDICT_VOLUME: return p->mode == CHUNK_DENSE && p->has_wave;
     default: return false;
     }
 }
@@ -59,6 +63,7 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
                  .nonzero = payload[3] & CHUNK_NONZERO,
                  .n_outliers = load_u32(payload + 4),
                  .end = payload + bytes};
+    p->has_wave = !plan->lossless && geometry_wave(&plan->shape, n, &p->wave);
     size_t outlier_bytes = load_u32(payload + 8), planes = 0, room = bytes - CODED_HEADER_BYTES;
     bool unsigned_fits = p->predictor == PREDICT_NONE || (p->mode == CHUNK_FAST && p->predictor == PREDICT_LINEAR);
     if (!predictor_fits(p) || !width_fits(plan, p) || p->n_outliers > n || (p->identity && !unsigned_fits))
@@ -227,6 +232,10 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     stream = stream && p->n_outliers <= n / 256; /* single elements are slow to write after the rest went around the caches */
     if (p->mode == CHUNK_FAST) {
         if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch, &outliers))
+            return false;
+    } else if (p->predictor >= PREDICT_WAVE) {
+        size_t bytes = (size_t)(p->outliers - p->codes);
+        if (!dense_decode_wave(plan->kernels, ws, p->width, p->predictor, &p->wave, p->codes, bytes, codes))
             return false;
     } else {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, n);

@@ -31,6 +31,7 @@ typedef struct chunk {
     uint64_t n_failed;
     moments moments;
     summary figures;
+    wave_shape wave;
 } chunk;
 
 /* ---- codes ---- */
@@ -258,6 +259,12 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
 /* Writes codes dense, or fast where dense tables do not pay; *how then says which. Returns the end. */
 static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
+    if (how->dense && how->predictor >= PREDICT_WAVE) {
+        uint8_t *end = dense_encode_wave(c->plan->kernels, c->ws, c->width, how->predictor, &c->wave, out, most);
+        if (end)
+            return end;
+        *how = (choice){.predictor = PREDICT_LORENZO};
+    }
     if (how->dense) {
         lanes l = geometry_lanes(&c->plan->shape, c->plan->chunk_elements, c->n);
         uint8_t *end = dense_encode(c->plan->kernels, c->ws, c->width, how->predictor, how->identity, &l, c->codes, out, most);
@@ -315,6 +322,16 @@ static chunk_payload write_coded(chunk *c, choice *how)
 }
 
 /* ---- the whole ---- */
+
+/* Arranges the codes in a wave, where that is possible, and asks whether this pays. */
+static void consider_wave(chunk *c, choice *how)
+{
+    if (!c->plan->waves || c->plan->lossless || !how->dense || !geometry_wave(&c->plan->shape, c->n, &c->wave))
+        return;
+    dense_wave_begin(c->ws, c->width);
+    wave_kernels_of(c->plan->kernels)->gather[c->width](&c->wave, c->codes, dense_wave_cells(c->ws, c->width));
+    choose_wave(c->plan, c->ws, c->width, &c->wave, how);
+}
 
 static uint64_t count_nonfinite(const chunk *c)
 {
@@ -384,6 +401,7 @@ static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
     make_codes(c);
     double t1 = comet_seconds();
     choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
+    consider_wave(c, &how);
     double t2 = comet_seconds();
     chunk_payload p = write_coded(c, &how);
     stats->seconds_quantise += t1 - t0;

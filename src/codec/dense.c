@@ -189,7 +189,25 @@ static void rows_advance(rows *r, bool top)
     memcpy(r->current - 2 * r->position, r->above, r->position);
 }
 
+/* ---- waves ---- */
+
+void *dense_wave_cells(const workspace *ws, enum code_width width)
+{
+    return (uint8_t *)ws->cells.data + WAVE_LEAD * WAVE_PITCH * code_bytes(width);
+}
+
+void dense_wave_begin(workspace *ws, enum code_width width)
+{
+    memset(ws->cells.data, 0, WAVE_LEAD * WAVE_PITCH * code_bytes(width));
+}
+
 /* ---- encoding ---- */
+
+/* The escapes of n cells are kept after the room for their words. */
+static uint32_t *escapes_of(const workspace *ws, size_t n)
+{
+    return (uint32_t *)(void *)((uint8_t *)ws->words.data + dense_words_room(n));
+}
 
 static void count_symbols(const uint16_t *symbols, size_t n, uint32_t counts[N_CONTEXTS * N_SYMBOLS])
 {
@@ -218,21 +236,12 @@ static void make_frequencies(const uint16_t *symbols, size_t n, uint32_t frequen
     }
 }
 
-uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
-                      const lanes *l, const void *codes, uint8_t *out, size_t most)
+/* Writes n symbols and the escapes, which begin at the end of ws->words. Returns the end, or NULL if it does not pay. */
+static uint8_t *write_symbols(const codec_kernels *k, workspace *ws, size_t n, size_t n_escapes, uint8_t *out, size_t most)
 {
-    size_t row_cells = l->columns * l->width, n = l->rows * row_cells;
-    uint16_t *symbols = ws->symbols.data;
+    const uint16_t *symbols = ws->symbols.data;
     uint8_t *words_end = (uint8_t *)ws->words.data + dense_words_room(n);
-    uint32_t *escapes = (uint32_t *)(void *)words_end, *escapes_end = escapes;
-    rows r = rows_make(ws, l, width);
-    for (size_t row = 0; row < l->rows; row++) {
-        rows_advance(&r, row % l->period == 0);
-        k->gather_row[width](l, codes, row, r.current);
-        escapes_end = k->model_row[width](predictor, identity, r.above, r.current, l->columns, l->width,
-                                          symbols + row * row_cells, escapes_end);
-    }
-    size_t n_escapes = (size_t)(escapes_end - escapes);
+    const uint32_t *escapes = escapes_of(ws, n);
     unsigned order = choose_order(escapes, n_escapes);
     size_t escape_bytes = (size_t)(escape_bits(escapes, n_escapes, order) + 7) / 8;
 
@@ -254,6 +263,32 @@ uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width wid
     return end + sizeof state + word_bytes;
 }
 
+uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                      const lanes *l, const void *codes, uint8_t *out, size_t most)
+{
+    size_t row_cells = l->columns * l->width, n = l->rows * row_cells;
+    uint16_t *symbols = ws->symbols.data;
+    uint32_t *escapes = escapes_of(ws, n), *escapes_end = escapes;
+    rows r = rows_make(ws, l, width);
+    for (size_t row = 0; row < l->rows; row++) {
+        rows_advance(&r, row % l->period == 0);
+        k->gather_row[width](l, codes, row, r.current);
+        escapes_end = k->model_row[width](predictor, identity, r.above, r.current, l->columns, l->width,
+                                          symbols + row * row_cells, escapes_end);
+    }
+    return write_symbols(k, ws, n, (size_t)(escapes_end - escapes), out, most);
+}
+
+uint8_t *dense_encode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                           const wave_shape *w, uint8_t *out, size_t most)
+{
+    size_t n = w->steps * LANES;
+    uint32_t *escapes = escapes_of(ws, n);
+    const uint32_t *end =
+        wave_kernels_of(k)->model[width](w, predictor, dense_wave_cells(ws, width), 0, w->steps, ws->symbols.data, escapes);
+    return write_symbols(k, ws, n, (size_t)(end - escapes), out, most);
+}
+
 /* ---- decoding ---- */
 
 static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
@@ -269,8 +304,15 @@ static bool decode_rows(const codec_kernels *k, workspace *ws, enum code_width w
     return true;
 }
 
-bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
-                  const lanes *l, const uint8_t *p, size_t bytes, void *codes)
+static bool decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                        const wave_shape *w, entropy_reader *in, void *codes)
+{
+    dense_wave_begin(ws, width);
+    return wave_kernels_of(k)->decode[width](w, predictor, dense_wave_cells(ws, width), in, codes);
+}
+
+/* Reads lengths, tables and states, and finds escapes and words. */
+static bool reader_begin(workspace *ws, const uint8_t *p, size_t bytes, entropy_reader *in)
 {
     if (bytes < 8 + LANES * 4)
         return false;
@@ -278,20 +320,36 @@ bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, 
     if (table_bytes > room || escape_bytes > room - table_bytes || (room - table_bytes - escape_bytes) % 2)
         return false;
     const uint8_t *escapes = p + 8 + table_bytes, *states = escapes + escape_bytes;
-    entropy_reader in = {.words = states + LANES * 4, .end = p + bytes, .tables = ws->table.data};
-    in.escapes = bit_reader_make(escapes, escape_bytes);
-    if (!read_tables(p + 8, table_bytes, ws->table.data, &in.escape_order))
-        return false;
+    *in = (entropy_reader){.words = states + LANES * 4, .end = p + bytes, .tables = ws->table.data};
+    in->escapes = bit_reader_make(escapes, escape_bytes);
     for (int i = 0; i < LANES; i++) {
-        in.state[i] = load_u32(states + 4 * i);
-        if (in.state[i] < STATE_MIN)
+        in->state[i] = load_u32(states + 4 * i);
+        if (in->state[i] < STATE_MIN)
             return false;
     }
-    if (!decode_rows(k, ws, width, predictor, identity, l, &in, codes))
-        return false;
-    /* The encoder began with these states and used every word: what is left over shows damage. */
-    bool ok = in.words == in.end && in.escapes.position + 8 > in.escapes.limit;
+    return read_tables(p + 8, table_bytes, ws->table.data, &in->escape_order);
+}
+
+/* The encoder began with these states and used every word: what is left over shows damage. */
+static bool reader_finished(const entropy_reader *in)
+{
+    bool ok = in->words == in->end && in->escapes.position + 8 > in->escapes.limit;
     for (int i = 0; i < LANES; i++)
-        ok = ok && in.state[i] == STATE_MIN;
+        ok = ok && in->state[i] == STATE_MIN;
     return ok;
+}
+
+bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
+                  const lanes *l, const uint8_t *p, size_t bytes, void *codes)
+{
+    entropy_reader in;
+    return reader_begin(ws, p, bytes, &in) && decode_rows(k, ws, width, predictor, identity, l, &in, codes) &&
+           reader_finished(&in);
+}
+
+bool dense_decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                       const wave_shape *w, const uint8_t *p, size_t bytes, void *codes)
+{
+    entropy_reader in;
+    return reader_begin(ws, p, bytes, &in) && decode_wave(k, ws, width, predictor, w, &in, codes) && reader_finished(&in);
 }

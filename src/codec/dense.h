@@ -31,8 +31,16 @@ void dense_fill_tables(symbol_tables *t);
 uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
                       const lanes *l, const void *codes, uint8_t *out, size_t most);
 
+/* The same for the cells of a wave, which the caller has filled from step 0 at dense_wave_cells, after dense_wave_begin. */
+uint8_t *dense_encode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                           const wave_shape *w, uint8_t *out, size_t most);
+void *dense_wave_cells(const workspace *ws, enum code_width width);
+void dense_wave_begin(workspace *ws, enum code_width width);
+
 /* Fills `codes` (l->n of them) from exactly `bytes` bytes. */
 bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
                   const lanes *l, const uint8_t *in, size_t bytes, void *codes);
+bool dense_decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
+                       const wave_shape *w, const uint8_t *in, size_t bytes, void *codes);
 
 #endif

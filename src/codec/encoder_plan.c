@@ -53,6 +53,7 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
         plan->min_ratio = params->bound;
     plan->chunk_elements =
         params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level);
+    plan->waves = params->level != COMET_LEVEL_FAST;
     if (!src && plan->shape.n_elements)
         return comet_fail(COMET_ERROR_ARGUMENT, "the source is null");
     if ((uintptr_t)src % comet_dtype_bytes(tensor->dtype))

@@ -56,6 +56,11 @@ static comet_status check_envelope(const uint8_t *f, size_t bytes)
         return comet_fail(COMET_ERROR_CORRUPT, "not a valid frame: %zu bytes are fewer than a header", bytes);
     if (memcmp(f, magic, sizeof magic) != 0)
         return corrupt("it does not begin with COMT");
+    if (load_u16(f + 4) == 1)
+        return comet_fail(COMET_ERROR_UNSUPPORTED,
+                          "frame format version 1, of a time before the first release; this library reads version %d: compress "
+                          "the tensor again",
+                          FRAME_VERSION);
     if (load_u16(f + 4) != FRAME_VERSION)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "frame format version %u; this library reads version %d", load_u16(f + 4),
                           FRAME_VERSION);

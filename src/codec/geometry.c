@@ -11,6 +11,7 @@
 #define FAST_CHUNK ((uint64_t)1 << 17) /* elements: the codes of a chunk stay in the second-level cache */
 #define DENSE_CHUNK ((uint64_t)1 << 18)
 #define WIDE_CHUNK ((uint64_t)1 << 22) /* dense, where lines are long */
+#define WAVE_CHUNK ((uint64_t)3 << 19) /* dense, with lanes in a wave: tables and states take 400 bytes a chunk */
 #define MIN_BAND_ROWS ((uint64_t)8)
 #define MIN_CHUNK_LINES ((uint64_t)32) /* the first line of a chunk has none above it, so chunks hold many */
 
@@ -152,6 +153,19 @@ static uint64_t dense_chunk_lines(const geometry *g)
     return bands * g->lines * (planes ? planes : 1);
 }
 
+static bool waves_suit(const geometry *g)
+{
+    return g->channels == 1 && g->columns >= WAVE_MIN_COLUMNS && g->n_elements >= WAVE_MIN_ROWS * g->columns;
+}
+
+/* Equal parts of the tensor, of whole planes where a few fit. */
+static uint64_t wave_chunk_lines(const geometry *g)
+{
+    uint64_t lines = g->n_elements / g->columns, unit = 2 * g->lines * g->columns <= WAVE_CHUNK ? g->lines : 1;
+    uint64_t units = lines / unit, most = WAVE_CHUNK / (unit * g->columns);
+    return unit * ceil_div_u64(units, ceil_div_u64(units, most ? most : 1));
+}
+
 /* Whole planes, and whole blocks, where that is possible. */
 static uint64_t fast_chunk_lines(const geometry *g)
 {
@@ -165,7 +179,9 @@ static uint64_t fast_chunk_lines(const geometry *g)
 
 uint64_t geometry_chunk_elements(const geometry *g, comet_level level)
 {
-    uint64_t lines = level == COMET_LEVEL_FAST ? fast_chunk_lines(g) : dense_chunk_lines(g);
+    uint64_t lines = level == COMET_LEVEL_FAST ? fast_chunk_lines(g)
+                     : waves_suit(g)           ? wave_chunk_lines(g)
+                                               : dense_chunk_lines(g);
     uint64_t elements = min_u64(lines * g->line, MAX_CHUNK_ELEMENTS);
     elements = min_u64(elements, g->n_elements);
     return elements < MIN_CHUNK_ELEMENTS ? MIN_CHUNK_ELEMENTS : elements;
@@ -188,4 +204,17 @@ lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n)
     bool planes = chunk_elements % (g->line * g->lines) == 0 && l.rows % g->lines == 0;
     l.period = planes ? (size_t)g->lines : l.rows;
     return l;
+}
+
+bool geometry_wave(const geometry *g, size_t n, wave_shape *w)
+{
+    if (g->channels != 1 || g->columns < WAVE_MIN_COLUMNS || n % g->columns != 0 || n / g->columns < WAVE_MIN_ROWS)
+        return false;
+    *w = (wave_shape){.columns = g->columns, .rows = n / g->columns, .period = g->columns + 2};
+    w->lines = (size_t)min_u64(g->lines, w->rows);
+    /* The last step is that of the last line, or of lane 63 a strip earlier. */
+    size_t last = w->rows - 1, end = last / LANES * w->period + 2 * (last % LANES);
+    size_t before = last >= LANES ? (last / LANES - 1) * w->period + 2 * (LANES - 1) : 0;
+    w->steps = (end > before ? end : before) + w->columns + 1;
+    return true;
 }

@@ -5,7 +5,7 @@
 #ifndef COMET_CODEC_GEOMETRY_H
 #define COMET_CODEC_GEOMETRY_H
 
-#include "codec/kernels/kernels.h"
+#include "codec/kernels/wave.h"
 
 #define MIN_CHUNK_ELEMENTS ((uint64_t)64)
 #define MAX_CHUNK_ELEMENTS ((uint64_t)1 << 24)
@@ -26,6 +26,9 @@ uint64_t geometry_chunk_elements(const geometry *g, comet_level level);
 
 /* The lanes of a chunk of n elements in a frame whose chunks hold chunk_elements. */
 lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n);
+
+/* The wave of a chunk of n elements; false if it does not suit the chunk. */
+bool geometry_wave(const geometry *g, size_t n, wave_shape *w);
 
 /* Room for the two rows of cells that dense coding keeps, in cells: each has two positions of padding on either side. */
 static inline size_t lanes_row_cells(const lanes *l)

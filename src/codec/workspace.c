@@ -37,28 +37,29 @@ static comet_status reserve_codes(workspace *ws, const comet_allocator *allocato
     return comet_buffer_reserve(allocator, &ws->codes, codes * code_bytes(width));
 }
 
-/* What dense coding needs for the longest chunk and for the last one, which may be shorter and then has other lanes. */
+/* What dense coding needs for the longest chunk and for the last one, which may be shorter and then has other lanes: bytes of
+ * the cells that are kept, and the number of all cells. */
 typedef struct dense_room {
-    size_t row, cells;
+    size_t kept, cells;
 } dense_room;
 
-static dense_room dense_room_of(const chunk_plan *plan)
+static dense_room dense_room_of(const chunk_plan *plan, bool waves)
 {
     size_t rest = (size_t)(plan->shape.n_elements % plan->chunk_elements);
     size_t lengths[2] = {longest_chunk(plan), rest ? rest : longest_chunk(plan)};
     dense_room room = {0, 0};
     for (int i = 0; i < 2; i++) {
         lanes l = geometry_lanes(&plan->shape, plan->chunk_elements, lengths[i]);
-        size_t row = lanes_row_cells(&l), cells = l.rows * l.columns * l.width;
-        room.row = row > room.row ? row : room.row;
+        wave_shape w = {0};
+        bool suits = waves && geometry_wave(&plan->shape, lengths[i], &w);
+        size_t kept = 2 * lanes_row_cells(&l), cells = l.rows * l.columns * l.width;
+        size_t wave_kept = suits ? wave_cells(&w) : 0, wave_all = w.steps * LANES;
+        kept = kept > wave_kept ? kept : wave_kept;
+        cells = cells > wave_all ? cells : wave_all;
+        room.kept = kept > room.kept ? kept : room.kept;
         room.cells = cells > room.cells ? cells : room.cells;
     }
     return room;
-}
-
-static comet_status reserve_rows(workspace *ws, const comet_allocator *allocator, size_t row)
-{
-    return comet_buffer_reserve(allocator, &ws->cells, 2 * row * code_bytes(CODES32));
 }
 
 /* Fast codes cost at most all bits of each code, a kind and its extra byte a block. Outliers never make a chunk longer than a
@@ -83,8 +84,8 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
         status = comet_buffer_reserve(allocator, &ws->out, payload_room(plan));
     if (status != COMET_OK || plan->level == COMET_LEVEL_FAST)
         return status;
-    dense_room room = dense_room_of(plan);
-    status = reserve_rows(ws, allocator, room.row);
+    dense_room room = dense_room_of(plan, plan->waves);
+    status = comet_buffer_reserve(allocator, &ws->cells, room.kept * code_bytes(CODES32));
     if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->symbols, room.cells * sizeof(uint16_t));
     if (status == COMET_OK)
@@ -101,7 +102,7 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK && needs->copy_bytes)
         status = comet_buffer_reserve(allocator, &ws->out, needs->copy_bytes);
     if (status == COMET_OK && needs->dense)
-        status = reserve_rows(ws, allocator, dense_room_of(plan).row);
+        status = comet_buffer_reserve(allocator, &ws->cells, dense_room_of(plan, needs->waves).kept * code_bytes(needs->width));
     if (status == COMET_OK && needs->dense)
         status = comet_buffer_reserve(allocator, &ws->table, sizeof(symbol_tables));
     return status;

@@ -390,7 +390,27 @@ static void test_impossible_chunk_fields(void **state)
             refuse_field(f, 3, v);
         refuse_field(f, 1, info.lossless ? CODES16 : CODES64);
         refuse_field(f, 2, mode == CHUNK_FAST ? PREDICT_MEDIAN : PREDICT_UP);
+        bool wave_suits = mode == CHUNK_DENSE && info.tensor.layout == COMET_LAYOUT_PLANAR && !info.lossless &&
+                          info.tensor.dims[3] >= WAVE_MIN_COLUMNS && info.tensor.dims[2] >= WAVE_MIN_ROWS;
+        for (unsigned v = PREDICT_WAVE; !wave_suits && v <= PREDICT_VOLUME; v++)
+            refuse_field(f, 2, v);
     }
+}
+
+/* Frames of version 1 get a sentence of their own. */
+static void test_version_1(void **state)
+{
+    blob f = frames[0];
+    uint8_t *at = guarded_tail(&frame_room, f.bytes);
+    memcpy(at, f.data, f.bytes);
+    at[4] = 1;
+    repair_header(at, f.bytes);
+    comet_frame_info info;
+    comet_frame_info_init(&info);
+    assert_int_equal(comet_frame_describe(at, f.bytes, &info), COMET_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(comet_last_error(), "version 1"));
+    assert_non_null(strstr(comet_last_error(), "compress the tensor again"));
+    assert_false(try_frame(0, at, f.bytes));
 }
 
 /* ---- at random ---- */
@@ -474,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_headers_that_lie_consistently),
         cmocka_unit_test(test_chunk_fields),
         cmocka_unit_test(test_impossible_chunk_fields),
+        cmocka_unit_test(test_version_1),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_splices),
         cmocka_unit_test(test_garbage),

@@ -99,6 +99,18 @@ static void draw_tensor(property_case *c)
     c->element = comet_dtype_bytes(c->tensor.dtype);
 }
 
+/* Now and then a tensor whose lines are long and many enough for lanes in a wave. */
+static void draw_wave_tensor(property_case *c)
+{
+    test_rng *r = &c->rng;
+    uint64_t columns = 120 + rng_below(r, 120), lines = 1 + rng_below(r, 140), planes = 1 + rng_below(r, 5);
+    planes = min_u64(planes, MAX_ELEMENTS / (columns * lines));
+    const uint64_t dims[3] = {planes ? planes : 1, lines, columns};
+    c->tensor = tensor_of((comet_dtype)rng_below(r, 4), COMET_LAYOUT_PLANAR, 3, dims);
+    c->n = elements_of(&c->tensor);
+    c->element = comet_dtype_bytes(c->tensor.dtype);
+}
+
 static void draw_params(property_case *c)
 {
     test_rng *r = &c->rng;
@@ -129,8 +141,14 @@ static property_case draw_case(uint64_t seed)
     property_case c = {.seed = seed, .rng = {seed}};
     comet_isa isas[4];
     size_t n_isas = usable_isas(isas);
-    draw_tensor(&c);
+    bool long_lines = rng_chance(&c.rng, 8);
+    if (long_lines)
+        draw_wave_tensor(&c);
+    else
+        draw_tensor(&c);
     draw_params(&c);
+    if (long_lines && c.params.chunk_elements && rng_chance(&c.rng, 2)) /* whole lines */
+        c.params.chunk_elements = c.tensor.dims[2] * (1 + c.params.chunk_elements / 100);
     c.data = (enum data_class)rng_below(&c.rng, N_DATA_CLASSES);
     for (int i = 0; i < 2; i++) {
         c.threads[i] = rng_chance(&c.rng, 2) ? 1 : 1 + rng_below(&c.rng, 4);

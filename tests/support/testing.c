@@ -49,9 +49,9 @@ double rng_normal(test_rng *r)
 
 const char *data_class_name(enum data_class c)
 {
-    static const char *const names[N_DATA_CLASSES] = {"relu",      "sparse",    "smooth",   "ramp",      "walk right",
-                                                      "walk down", "separable", "constant", "noise",     "spikes",
-                                                      "nonfinite", "tiny",      "huge",     "lognormal", "bits"};
+    static const char *const names[N_DATA_CLASSES] = {"relu",      "sparse", "smooth",    "ramp",  "walk right", "walk down",
+                                                      "separable", "planes", "constant",  "noise", "spikes",     "nonfinite",
+                                                      "tiny",      "huge",   "lognormal", "bits"};
     return names[c];
 }
 
@@ -171,6 +171,7 @@ static double value_at(const filling *f, uint64_t i)
     case DATA_WALK_RIGHT: return walk_from(r, f->dtype, f->x, i, g->channels, i % g->line < g->channels);
     case DATA_WALK_DOWN: return walk_from(r, f->dtype, f->x, i, g->line, i < g->line);
     case DATA_SEPARABLE: return separable_at(g, i);
+    case DATA_PLANES: return scatter(i % (g->line * g->lines)) + 0.05 * rng_normal(r);
     case DATA_CONSTANT: return f->constant;
     case DATA_NOISE: return rng_normal(r);
     case DATA_SPIKES: return rng_normal(r) * (rng_chance(r, 100) ? 1e4 : 0.01);

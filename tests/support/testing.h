@@ -41,6 +41,7 @@ enum data_class {
     DATA_WALK_RIGHT, /* random walks along the lines, one line like no other */
     DATA_WALK_DOWN,  /* random walks along the columns */
     DATA_SEPARABLE,  /* a random number of the line plus one of the column */
+    DATA_PLANES,     /* rough planes, each much like the one before */
     DATA_CONSTANT,
     DATA_NOISE,
     DATA_SPIKES,    /* small noise, one in a hundred a million times larger */

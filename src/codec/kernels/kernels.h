@@ -48,6 +48,8 @@ enum predictor {
     PREDICT_LORENZO = 3, /* left + up - up-left */
     PREDICT_MEDIAN = 4,  /* median of left, up and left + up - up-left (dense only) */
     PREDICT_LINEAR = 5,  /* a plane fitted to 16 x 16 tiles, subtracted beforehand; then as NONE */
+    PREDICT_WAVE = 6,    /* as MEDIAN, with lanes in a wave (dense only); see wave.h */
+    PREDICT_VOLUME = 7,  /* the plane before plus the median of the changes since; with lanes in a wave (dense only) */
     N_PREDICTORS
 };
 

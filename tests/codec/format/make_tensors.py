@@ -87,6 +87,9 @@ def tensors():
     yield "far", "f32", [2e7 + 20 * math.sin(i / 9) for i in range(2000)]
     # A line of 4096 over and over, in one dimension.
     yield "periodic", "f16", ([spread(rng, 1) for _ in range(4096)] * 65)[:2**18 + 1]
+    # Rough planes, each much like the one before.
+    plane = [spread(rng, 4) for _ in range(37 * 130)]
+    yield "planes", "f32", [x + spread(rng, 0.1) for _ in range(4) for x in plane]
     yield "halves", "bf16", [spread(rng, 4) for _ in range(2000)]
     yield "large", "f16", [spread(rng, 65000) for _ in range(2000)]
     yield "large", "f32", [spread(rng, 3e38) for _ in range(2000)]
