@@ -88,9 +88,9 @@ comet_status kernel_run(kernel *k, const kernel_args *args);
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu; /* relu: applied to the output in forward */
-    bool adds;       /* forward adds to what is in the output */
-    bool winograd;   /* may be used, with scratchpads of at most the bytes below; the batch is cut into slices for that */
+    bool bias, relu;                                    /* relu: applied to the output in forward */
+    bool adds;                                          /* forward adds to what is in the output */
+    bool winograd;                                      /* may be used, with scratchpads of at most the bytes below */
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
 } conv_spec;
 

@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "comet/model.h"
-#include "train/backend/accumulate.h"
 
 static const int dnnl_args[ARG_MULTIPLE] = {
     [ARG_SRC] = DNNL_ARG_SRC_0,
@@ -321,36 +320,6 @@ static comet_status run_once(kernel *k, void *const *at)
     return dnnl_check(dnnl_stream_wait(k->b->stream), "waiting for a kernel");
 }
 
-bool is_slice_sum(kernel_arg arg)
-{
-    return arg == ARG_DIFF_WEIGHTS || arg == ARG_DIFF_BIAS;
-}
-
-/* Slice `slice` of the batch. Gradients of weights are those of all slices together: the first slice writes them, the others
- * are computed separately and added. */
-static comet_status run_slice(kernel *k, const kernel_args *args, uint32_t slice)
-{
-    void *at[N_KERNEL_ARGS];
-    memcpy(at, args->at, sizeof at);
-    uint64_t beside = k->sums_offset;
-    for (size_t i = 0; i < k->n_operands; i++) {
-        const operand *o = &k->operands[i];
-        if (is_slice_sum(o->arg) && slice > 0) {
-            at[o->arg] = (char *)args->at[ARG_SCRATCH] + beside;
-            beside += layout_bytes(o->layout);
-        } else if (o->slice_bytes > 0) {
-            at[o->arg] = (char *)args->at[o->arg] + slice * o->slice_bytes;
-        }
-    }
-    TRY(run_once(k, at));
-    for (size_t i = 0; i < k->n_operands && slice > 0; i++) {
-        const operand *o = &k->operands[i];
-        if (is_slice_sum(o->arg))
-            add_to(layout_bytes(o->layout) / sizeof(float), at[o->arg], args->at[o->arg]);
-    }
-    return COMET_OK;
-}
-
 static void run_own(const winograd_plan *p, void *const *at)
 {
     if (p->pass == WINOGRAD_FORWARD)
@@ -367,11 +336,7 @@ comet_status kernel_run(kernel *k, const kernel_args *args)
         run_own(k->winograd, args->at);
         return COMET_OK;
     }
-    if (k->n_slices <= 1)
-        return run_once(k, args->at);
-    for (uint32_t slice = 0; slice < k->n_slices; slice++)
-        TRY(run_slice(k, args, slice));
-    return COMET_OK;
+    return run_once(k, args->at);
 }
 
 static comet_status kernel_add_operand(kernel *k, kernel_arg arg, md_ref md)

@@ -29,8 +29,7 @@ struct backend {
 typedef struct operand {
     kernel_arg arg;
     dnnl_memory_t memory;
-    const layout *layout; /* of the whole batch */
-    uint64_t slice_bytes; /* from one slice of the batch to the next; 0: all slices share it */
+    const layout *layout;
 } operand;
 
 enum { MAX_OPERANDS = 12 + COMET_MAX_INPUTS };
@@ -43,8 +42,6 @@ struct kernel {
     size_t n_operands;
     operand operands[MAX_OPERANDS];
     uint64_t scratch_bytes;
-    uint32_t n_slices;    /* the primitive runs so many times, each on a part of the batch; 0: it is not sliced */
-    uint64_t sums_offset; /* backward weights in slices: where in the scratchpad a slice's gradient is put */
 };
 
 /* COMET_OK, or a sentence about `what`. */
@@ -63,8 +60,6 @@ comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_
 pd_base base_of(const backend *b, const kernel *forward);
 /* NULL where the kernel has no such operand. */
 md_ref md_of(const kernel *k, kernel_arg arg);
-/* Is it a gradient that slices of the batch add up to? */
-bool is_slice_sum(kernel_arg arg);
 
 /* An operand and the layout it must have; NULL or an empty one: the kernel has no such operand. */
 typedef struct operand_md {
