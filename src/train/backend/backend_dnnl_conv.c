@@ -1,6 +1,6 @@
 /*
  * Convolutions: our own Winograd where that pays (winograd.h), else oneDNN's direct ones. oneDNN 3 has no Winograd in float32
- * for x86; that of oneDNN 2, which needs AVX-512 and several times the scratch, was slower in every shape measured.
+ * for x86; that of oneDNN 2, which needs AVX-512 and several times the scratch, was slower in most shapes measured.
  */
 #include "train/backend/dnnl_kernel.h"
 

@@ -137,7 +137,7 @@ static void plan_weights(winograd_plan *p)
     const size_t lanes = p->kernels->lanes;
     const uint64_t bytes = sizeof(float) * WINOGRAD_POINTS * lanes * (p->n_from + p->n_to);
     const uint64_t fit = GRAM_SLICE / bytes;
-    p->tiles = min_of(fit < 64 ? 64 : fit, p->n_tiles);
+    p->tiles = min_of(fit < 128 ? 128 : fit, p->n_tiles);
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(p->n_to * p->tiles * lanes);
     p->u_points = weights_floats(p, p->n_to);
