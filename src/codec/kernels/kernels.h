@@ -236,16 +236,8 @@ typedef struct codec_kernels {
     entropy_encode_fn *entropy_encode;
 } codec_kernels;
 
-extern const codec_kernels codec_kernels_reference;
-#ifdef COMET_HAVE_AVX2
-extern const codec_kernels codec_kernels_avx2;
-#endif
-#ifdef COMET_HAVE_AVX512
-extern const codec_kernels codec_kernels_avx512;
-#endif
-#ifdef COMET_HAVE_NEON
-extern const codec_kernels codec_kernels_neon;
-#endif
+/* The families; which of them a build holds, COMET_HAVE_AVX2, _AVX512 and _NEON say. */
+extern const codec_kernels codec_kernels_reference, codec_kernels_avx2, codec_kernels_avx512, codec_kernels_neon;
 
 /* The family for new contexts: comet_isa_active's, or the best below it that this build holds. */
 const codec_kernels *codec_kernels_pick(void);
