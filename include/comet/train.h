@@ -161,8 +161,9 @@ COMET_API void comet_thread_choice_init(comet_thread_choice *choice);
 
 /* Chooses a number of threads for the run; params->model.n_threads is not read. On an idle machine, and for runs of fewer than
  * 64 updates, that is one per core, found in 40 ms. Where other programs are busy, a few steps of models of their own are
- * timed: with one thread per core, with fewer, and so on as long as fewer are faster. Needs the memory of a run, and frees it.
- * The number changes rounding: keep it for the whole run, and give the number itself where results must be repeated. */
+ * timed: with one thread per core, with fewer, and so on as long as fewer are faster. Needs the memory of a run without
+ * compression, or, where that is not free, of a run, and frees it. The number changes rounding: keep it for the whole run, and
+ * give the number itself where results must be repeated. */
 COMET_API comet_status comet_threads_choose(const comet_train_params *params, comet_thread_choice *choice);
 
 /* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of

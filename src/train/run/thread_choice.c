@@ -83,6 +83,17 @@ static comet_status time_steps(comet_model *model, const trial *t, double *secon
     return COMET_OK;
 }
 
+/* The first steps of a compressed run, with tight bounds that are assessed in every step, take several times as long as later
+ * ones, which are about as fast as without compression. So the trial compresses only where memory is short. */
+static void choose_compression(const comet_net *net, comet_model_params *params)
+{
+    comet_model_params raw = *params;
+    raw.compression.mode = COMET_COMPRESS_OFF;
+    if (!params->compression.spill_folder && params->compression.planned_ratio == 0 &&
+        comet_model_check_memory(net, &raw, 0) == COMET_OK)
+        *params = raw;
+}
+
 static comet_status time_threads(void *user, uint32_t n_threads, double *seconds)
 {
     const trial *t = user;
@@ -90,6 +101,7 @@ static comet_status time_threads(void *user, uint32_t n_threads, double *seconds
     comet_model *model = NULL;
     params.n_threads = n_threads;
     params.accumulate = 1;
+    choose_compression(t->p->net, &params);
     TRY(comet_model_create(&model, t->p->net, &params));
     const comet_status status = time_steps(model, t, seconds);
     comet_model_destroy(model);
