@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "kit/file_io.h"
 #include "kit/number.h"
 #include "train/compression_args.h"
@@ -15,6 +16,7 @@
 #include "train/train_budget.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
+#include "train/train_threads.h"
 #include "verbs.h"
 
 #define WARMUP_SHARE 0.05 /* of a run */
@@ -102,7 +104,9 @@ static const option options[] = {
     {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
     OPTION_JSON(train_args, "print the result as a JSON object, and no tables"),
     {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
-    OPTION_THREADS(train_args, "threads that compute (default 0: one per core)"),
+    OPTION_THREADS(train_args,
+                   "threads that compute (0: one per core; default: fewer where other programs are busy and\nfewer are "
+                   "faster; a resumed run keeps its number)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads),
      "threads that decode images (default 0: one per core, at most 4)"},
     {0, "compress", "HOW", set_mode, AT(compression.mode),
@@ -161,7 +165,6 @@ static uint32_t usual_batch(const comet_net *net)
 static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
 {
     model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
-    model->n_threads = (uint32_t)args->n_threads;
     model->seed = args->seed;
     model->label_smoothing = (float)args->smoothing;
     model->no_winograd = args->no_winograd;
@@ -267,7 +270,8 @@ static cli_exit open_log(const train_args *args, train_report *report)
 
 /* What a resumed run keeps unless the command line says otherwise. */
 typedef struct run_settings {
-    uint64_t batch;      /* 0: there is no run, or it is unreadable */
+    uint64_t batch; /* 0: there is no run, or it is unreadable */
+    uint64_t n_threads;
     double rate, warmup; /* negative where there is none */
 } run_settings;
 
@@ -277,7 +281,7 @@ static run_settings settings_of_run(const train_args *args)
     run_settings s = {.rate = -1, .warmup = -1};
     comet_checkpoint_info info = {.size = sizeof info};
     if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
-        s = (run_settings){info.batch, info.rate, info.warmup_epochs};
+        s = (run_settings){info.batch, info.n_threads, info.rate, info.warmup_epochs};
     return s;
 }
 
@@ -440,6 +444,7 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     }
     report->data = args->data.spec;
     report->seed = p->model.seed;
+    report->n_threads = p->model.n_threads > 0 ? p->model.n_threads : comet_cores();
     report->rate = p->schedule.rate;
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
@@ -486,10 +491,12 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         fill_params(args, &s, &params);
         if (earlier.batch > 0 && args->budget.batch.value == 0)
             params.model.batch = (uint32_t)earlier.batch; /* whatever memory there is now */
+        params.model.n_threads = threads_before(args->n_threads, earlier.n_threads);
         code = settle_budget(args, earlier.batch, &params, &report);
     }
     if (code == CLI_OK) {
         settle_schedule(args, &earlier, &params, &report);
+        threads_settle(args->n_threads, earlier.n_threads, &params, &report);
         code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
     }
     if (report.log)
@@ -504,7 +511,7 @@ const verb verb_train = {
     .computes = true,
     .usage = "--model NAME | --net FILE --data SPEC [options]",
     .details =
-        "Same seed, data and threads: the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
+        "Same seed, data and threads (-j): the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
         "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add\n"
         "little to the noise that gradients have anyway; forward is exact. The default rate depends on the images of an\n"
         "update: 0.1 x images / 256 with sgd, 0.004 x sqrt(images / 256) with adamw. docs/training.md has the details.\n",
@@ -520,6 +527,7 @@ const verb verb_train = {
                                     .optimiser = COMET_OPTIMISER_SGD,
                                     .schedule = COMET_SCHEDULE_ONECYCLE,
                                     .rate = {.value = -1},
+                                    .n_threads = THREADS_AUTO,
                                     .warmup = -1,
                                     .momentum = -1,
                                     .weight_decay = -1,

@@ -143,6 +143,7 @@ static void log_start(train_report *r, const comet_train_event *e)
     json_add_text(&j, "net", comet_net_name(comet_model_net(e->model)));
     json_add_text(&j, "data", r->data);
     json_add_u64(&j, "seed", r->seed);
+    json_add_u64(&j, "threads", r->n_threads);
     json_add_double(&j, "rate", r->rate);
     json_add_u64(&j, "batch", comet_model_batch(e->model));
     json_add_u64(&j, "n_steps", e->n_steps);

@@ -14,7 +14,7 @@ typedef struct train_report {
     FILE *log; /* or NULL */
     const char *log_path;
     const char *data; /* parameters of the run, for the log's first line */
-    uint64_t seed;
+    uint64_t seed, n_threads;
     double rate;
     bool json;       /* print nothing but the result, as JSON, on stdout */
     bool log_failed; /* a failure of the log was reported; it is reported once */

@@ -4,6 +4,7 @@
  *   comet_schedule_rate            learning rate of a step
  *   comet_default_rate             the largest rate of a run that was given none
  *   comet_rate_find                a search for that rate on the run's own data
+ *   comet_threads_choose           how many threads are fastest now, while other programs run
  *   comet_train_run                the run; events tell how it goes
  *
  * model.h has the models that a run creates, weights.h their files, budget.h what fits into memory. A run or search belongs to
@@ -148,6 +149,22 @@ COMET_API void comet_rate_search_init(comet_rate_search *result);
  * data as the run would begin with, whose rate grows until the loss rises. Sends COMET_EVENT_RATE after each. Needs the memory
  * of a run, and frees it. */
 COMET_API comet_status comet_rate_find(const comet_train_params *params, comet_rate_search *result);
+
+typedef struct comet_thread_choice {
+    size_t size;
+    uint32_t n_threads;          /* that were chosen, for params->model.n_threads */
+    bool timed;                  /* other programs were busy, and steps were timed; else there is one thread per core */
+    double seconds, seconds_all; /* of a timed step with that number, and with one per core */
+} comet_thread_choice;
+
+COMET_API void comet_thread_choice_init(comet_thread_choice *choice);
+
+/* Chooses a number of threads for the run; params->model.n_threads is not read. On an idle machine, and for runs of fewer than
+ * 64 updates, that is one per core, found in 40 ms. Where other programs are busy, a few steps of models of their own are
+ * timed: with one thread per core, with fewer, and so on as long as fewer are faster. Needs the memory of a run without
+ * compression, or, where that is not free, of a run, and frees it. The number changes rounding: keep it for the whole run, and
+ * give the number itself where results must be repeated. */
+COMET_API comet_status comet_threads_choose(const comet_train_params *params, comet_thread_choice *choice);
 
 /* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
  * its classes, or more. `what` goes into the sentence: "training", "test". */

@@ -4,7 +4,9 @@
  */
 #include "train/backend/parallel.h"
 
+#include "base/bytes.h"
 #include "base/threads.h"
+#include "base/work_parts.h"
 
 void GOMP_parallel(void (*body)(void *), void *data, unsigned n_threads, unsigned flags);
 void omp_set_num_threads(int n_threads);
@@ -12,8 +14,11 @@ int omp_get_max_threads(void);
 int omp_get_num_threads(void);
 int omp_get_thread_num(void);
 
+enum { PIECES_PER_THREAD = 4 }; /* a thread that is late gets fewer of them */
+
 typedef struct loop {
-    size_t n;
+    size_t n, n_pieces;
+    work_parts pieces;
     void (*body)(void *arg, size_t begin, size_t end);
     void *arg;
 } loop;
@@ -30,14 +35,19 @@ size_t parallel_threads(void)
     return (size_t)omp_get_max_threads();
 }
 
-static void run_part(void *data)
+/* Item `piece` of n_pieces begins with. */
+static size_t piece_begin(const loop *l, uint64_t piece)
 {
-    const loop *l = data;
-    const size_t n_parts = (size_t)omp_get_num_threads(), part = (size_t)omp_get_thread_num();
-    const size_t share = l->n / n_parts, rest = l->n % n_parts;
-    const size_t begin = part * share + (part < rest ? part : rest), end = begin + share + (part < rest);
-    if (begin < end)
-        l->body(l->arg, begin, end);
+    const size_t share = l->n / l->n_pieces, rest = l->n % l->n_pieces;
+    return piece * share + (size_t)min_u64(piece, rest);
+}
+
+static void run_pieces(void *data)
+{
+    loop *l = data;
+    uint64_t piece;
+    while (work_parts_next(&l->pieces, (size_t)omp_get_thread_num(), &piece))
+        l->body(l->arg, piece_begin(l, piece), piece_begin(l, piece + 1));
 }
 
 void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end), void *arg)
@@ -50,8 +60,13 @@ void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, 
         body(arg, 0, n);
         return;
     }
-    loop l = {.n = n, .body = body, .arg = arg};
-    GOMP_parallel(run_part, &l, (unsigned)n_used, 0);
+    loop l;
+    l.n = n;
+    l.n_pieces = (size_t)min_u64(n_parts, PIECES_PER_THREAD * n_used);
+    l.body = body;
+    l.arg = arg;
+    work_parts_init(&l.pieces, 0, l.n_pieces, n_used);
+    GOMP_parallel(run_pieces, &l, (unsigned)n_used, 0);
 }
 
 typedef struct tasks {

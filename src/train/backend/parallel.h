@@ -1,6 +1,7 @@
 /*
  * Parallel loops of the training code, on the OpenMP runtime that oneDNN brings, so that a process has one set of compute
- * threads. The range is cut into contiguous parts in a fixed way: which thread does what depends on their number alone.
+ * threads. The range is cut into a few pieces for each thread, and a thread that is early takes pieces of one that is late. So
+ * a result must not depend on where the range is cut, nor on who computes it.
  */
 #ifndef COMET_TRAIN_BACKEND_PARALLEL_H
 #define COMET_TRAIN_BACKEND_PARALLEL_H
@@ -11,7 +12,8 @@
 size_t parallel_set_threads(size_t n_threads);
 size_t parallel_threads(void);
 
-/* Calls body(arg, begin, end) on disjoint parts that cover [0, n); parts have at least `grain` items (0: 1). */
+/* Calls body(arg, begin, end) on disjoint parts, several times in a thread, that cover [0, n); parts have at least `grain`
+ * items (0: 1). */
 void parallel_for(size_t n, size_t grain, void (*body)(void *arg, size_t begin, size_t end), void *arg);
 
 /* Calls task(arg, i) for each i in [0, n_tasks), on as many threads at once; `user` is ignored. For hooks of the codec. */
