@@ -80,7 +80,7 @@ lint: setup-dev ## check layers, words, format and clang-tidy
 	@tools/check_words
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
 	@cmake --preset dev -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null
-	@sed -n 's|^ *"file": "\($(CURDIR)/\(src\|cli\)/[^"]*\)".*|\1|p' build-dev/compile_commands.json | grep -v neon | sort -u | \
+	@sed -n 's,^ *"file": "\($(CURDIR)/\(src\|cli\)/[^"]*\)".*,\1,p' build-dev/compile_commands.json | grep -v neon | sort -u | \
 	    xargs -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR
