@@ -157,9 +157,25 @@ static void *worker(void *unused)
     return NULL;
 }
 
+/* A child of fork has the calling thread alone: its team starts anew. */
+static void forget_threads(void)
+{
+    pthread_mutex_init(&team.lock, NULL);
+    team.n_started = 0;
+    atomic_store(&team.n_asleep, 0);
+    atomic_store(&team.ticket, 0);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_threads);
+}
+
 /* Signals are left to the host's threads. */
 static bool start_threads(size_t n)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     sigset_t all, before;
     pthread_attr_t detached;
     bool started = true;

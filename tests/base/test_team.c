@@ -1,7 +1,9 @@
 /* Teams: every member runs once, whoever runs it; barriers; regions inside regions; late threads; the load of the machine. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/load.h"
 #include "base/team.h"
@@ -138,6 +140,26 @@ static void test_too_many(void **state)
     assert_true(team_run(2, count_member, &c));
 }
 
+/* A child of fork has none of its parent's threads; members that meet at barriers would wait for them for ever. */
+static void test_after_fork(void **state)
+{
+    counts c = {.bad = 0};
+    int status;
+    (void)state;
+    assert_true(team_run(4, count_member, &c));
+    const pid_t child = fork();
+    if (child == 0) {
+        counts met = {.bad = 0};
+        alarm(20);
+        _exit(team_run(4, meet, &met) && atomic_load(&met.bad) == 0 ? 0 : 1);
+    }
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_true(team_run(4, meet, &c));
+    assert_int_equal(atomic_load(&c.bad), 0);
+}
+
 /* More threads than any machine has cores cannot all have one. */
 static void test_core_share(void **state)
 {
@@ -152,7 +174,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_members_run_once), cmocka_unit_test(test_barriers),    cmocka_unit_test(test_regions_inside),
         cmocka_unit_test(test_late_thread),      cmocka_unit_test(test_two_callers), cmocka_unit_test(test_too_many),
-        cmocka_unit_test(test_core_share),
+        cmocka_unit_test(test_after_fork),       cmocka_unit_test(test_core_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
