@@ -44,7 +44,8 @@ void omp_set_num_threads(int n_threads)
 
 int omp_get_max_threads(void)
 {
-    return n_wanted > 0 ? n_wanted : (int)comet_cores();
+    const size_t cores = comet_cores() < TEAM_MAX ? comet_cores() : TEAM_MAX;
+    return n_wanted > 0 ? n_wanted : (int)cores;
 }
 
 int omp_get_num_threads(void)

@@ -662,6 +662,8 @@ def decode_dense(chunk, reader):
     words = reader.numbers("H", reader.left() // 2)
     coder = SymbolDecoder(tables, escapes, states, words, reader.what)
     if chunk.predictor in WAVE_CONTEXTS:
+        padding = tables[WAVE_PADDING]
+        require(padding is None or padding[0][1] == TABLE_TOTAL, f"{reader.what}: context {WAVE_PADDING} has other symbols than 0")
         codes = Wave(chunk, coder).decode()
     else:
         codes = decode_cells(chunk, arrange_lanes(chunk), coder)
@@ -809,6 +811,9 @@ WAVE_CONTEXTS = {
     "volume": (0, 1, 6, 6, 9, 9, 8, 8, 3, 3, 2, 6, 2, 5, 8, 10, 10, 10, 12, 12, 8, 8, 10, 10, 12, 12, 4, 7, 10, 9, 4, 8,
                10, 10, 10, 4, 8, 7, 4, 4, 7, 13, 13, 14, 13, 14, 13, 13, 13, 13, 13, 13, 14, 9, 5, 13, 9, 9, 13, 13, 13, 14, 9, 11),
 }
+
+
+WAVE_PADDING = 15  # the context of lanes that are at no code
 
 
 def wave_suits(chunk):

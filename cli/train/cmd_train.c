@@ -123,7 +123,7 @@ static const option options[] = {
     {0, "dump-activations", "DIR", set_text, AT(dump),
      "write the saved activations of one step as .npy files to DIR, made if missing"},
     {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
-    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, with a little less rounding error"},
+    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, with less rounding error"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
      "keep tensors that backward could compute again: faster without compression, more memory"},
 };

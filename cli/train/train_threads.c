@@ -48,8 +48,10 @@ void threads_settle(uint64_t asked, uint64_t earlier, comet_train_params *p, tra
     if (asked != THREADS_AUTO || earlier > 0)
         return;
     comet_thread_choice_init(&s.choice);
-    if (run_apart(choose, &s, sizeof s) != CLI_OK)
+    if (run_apart(choose, &s, sizeof s) != CLI_OK) {
+        train_report_note(report, "the trial of threads failed; one thread per core is used");
         return;
+    }
     p->model.n_threads = s.choice.n_threads;
     if (s.choice.timed)
         report_choice(&s.choice, p->model.batch, report);

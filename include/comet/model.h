@@ -92,7 +92,7 @@ typedef struct comet_model_params {
     uint64_t seed;
     float label_smoothing;
     bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
-    bool no_winograd;    /* keep to direct convolution: slower, rounding a little smaller */
+    bool no_winograd;    /* keep to direct convolution: slower, with less rounding error */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
                             with accumulate or clipping */

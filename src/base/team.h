@@ -2,7 +2,7 @@
  * The compute threads of a program, as a parallel region needs them: a body is called once for each member of a team.
  *
  * Members are claimed, not assigned. A thread that is late, because another program has its core, finds its member taken by one
- * that was early, and nobody waits for it. A thread that waits gives its core away after microseconds. The result of a region
+ * that was early, and nobody waits for it. A thread that waits gives its core away after a moment. The result of a region
  * depends on the number of its members alone, never on which thread ran which of them.
  *
  * Members may wait for one another: a team has as many threads as members, so that every member that is not yet claimed has a

@@ -347,9 +347,16 @@ bool dense_decode(const codec_kernels *k, workspace *ws, enum code_width width, 
            reader_finished(&in);
 }
 
+/* Decoders may take a symbol for padding as well: its context must leave the state as it is. */
+static bool padding_is_free(const symbol_tables *t)
+{
+    return t->start[WAVE_IDLE][1] == PROB_SCALE;
+}
+
 bool dense_decode_wave(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor,
                        const wave_shape *w, const uint8_t *p, size_t bytes, void *codes)
 {
     entropy_reader in;
-    return reader_begin(ws, p, bytes, &in) && decode_wave(k, ws, width, predictor, w, &in, codes) && reader_finished(&in);
+    return reader_begin(ws, p, bytes, &in) && padding_is_free(in.tables) &&
+           decode_wave(k, ws, width, predictor, w, &in, codes) && reader_finished(&in);
 }

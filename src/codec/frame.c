@@ -58,7 +58,7 @@ static comet_status check_envelope(const uint8_t *f, size_t bytes)
         return corrupt("it does not begin with COMT");
     if (load_u16(f + 4) == 1)
         return comet_fail(COMET_ERROR_UNSUPPORTED,
-                          "frame format version 1, of a time before the first release; this library reads version %d: compress "
+                          "frame format version 1 is from before the first release; this library reads version %d: compress "
                           "the tensor again",
                           FRAME_VERSION);
     if (load_u16(f + 4) != FRAME_VERSION)

@@ -169,6 +169,9 @@ static comet_status decode_chunk(const chunk_plan *plan, workspace *ws, uint64_t
     /* Memory may have been damaged; then decoding must not use buffers that were never reserved. */
     if (payload.bytes > 0 && payload.data[0] == CHUNK_DENSE && plan->level == COMET_LEVEL_FAST)
         return comet_fail(COMET_ERROR_CORRUPT, "tile %llu was coded fast, but its header says dense", (unsigned long long)k);
+    if (payload.bytes > 2 && payload.data[0] == CHUNK_DENSE && payload.data[2] >= PREDICT_WAVE)
+        return comet_fail(COMET_ERROR_CORRUPT, "tile %llu was coded without a wave, but its header says otherwise",
+                          (unsigned long long)k);
     comet_status status = chunk_decode(plan, ws, k, payload.data, payload.bytes, x, n, stream);
     if (stream)
         comet_store_fence();

@@ -549,6 +549,32 @@ static void test_bit_flips_are_found(void **state)
     free(x);
 }
 
+/* Lines as long as these could be coded in a wave, for which tiles have no memory: a header that says so is damaged. */
+static void test_tiles_have_no_waves(void **state)
+{
+    const uint64_t dims[] = {1, 1, 64, 256};
+    comet_tensor t;
+    comet_tensor_init(&t, COMET_DTYPE_F32, 4, dims);
+    float *x = make_data(SEED, DATA_RELU, &t), *room = need_malloc(bytes_of(&t));
+    comet_store *s = store_with(NULL, 1, NULL);
+    s->checksums = false;
+    comet_slot slot = declare_with(s, &t, COMET_LOSSY, policy_of(COMET_POLICY_BOUNDED, COMET_LEVEL_DENSE, 0.01));
+    assert_ok(comet_store_put(s, slot, x));
+    uint8_t *header = s->slots[slot]->tiles[0].place;
+    assert_int_equal(header[0], CHUNK_DENSE);
+    for (uint8_t predictor = PREDICT_WAVE; predictor < N_PREDICTORS; predictor++) {
+        const uint8_t before = header[2];
+        void *data = NULL;
+        header[2] = predictor;
+        assert_status(comet_store_take(s, slot, room, &data), COMET_ERROR_CORRUPT);
+        assert_non_null(strstr(comet_last_error(), "without a wave"));
+        header[2] = before;
+    }
+    comet_store_destroy(s);
+    free(x);
+    free(room);
+}
+
 /* Without checksums damage may go unseen, but nothing is touched that should not be: for sanitizers. */
 static void test_bit_flips_without_checksums(void **state)
 {
@@ -602,6 +628,7 @@ int main(void)
         cmocka_unit_test(test_host),
         cmocka_unit_test(test_tiling),
         cmocka_unit_test(test_bit_flips_are_found),
+        cmocka_unit_test(test_tiles_have_no_waves),
         cmocka_unit_test(test_bit_flips_without_checksums),
     };
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

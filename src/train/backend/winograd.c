@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "comet/base.h"
 #include "train/backend/parallel.h"
 
@@ -31,11 +32,11 @@ enum {
 
 static const winograd_kernels *kernels_now(void)
 {
-#if COMET_HAVE_AVX512
+#ifdef COMET_HAVE_AVX512
     if (comet_isa_active() == COMET_ISA_AVX512)
         return &winograd_kernels_avx512;
 #endif
-#if COMET_HAVE_AVX2
+#ifdef COMET_HAVE_AVX2
     if (comet_isa_active() == COMET_ISA_AVX2)
         return &winograd_kernels_avx2;
 #endif
@@ -49,31 +50,21 @@ size_t winograd_block(void)
 
 /* ---- planning ---- */
 
-static uint64_t min_of(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t blocks_of(uint64_t n, uint64_t block)
-{
-    return (n + block - 1) / block;
-}
-
 /* An odd number of cache lines, so that the 36 points do not compete for the same places in a cache. */
 static uint64_t odd_lines(uint64_t floats)
 {
-    return (blocks_of(floats, LINE) | 1) * LINE;
+    return (ceil_div_u64(floats, LINE) | 1) * LINE;
 }
 
 /* Tiles of `dims` that begin at multiples of 4 less `before`. */
 static winograd_grid grid_of(const uint64_t dims[3], const uint64_t outputs[3], int64_t before_y, int64_t before_x,
                              size_t lanes)
 {
-    return (winograd_grid){.down = blocks_of(outputs[1], WINOGRAD_OUT),
-                           .across = blocks_of(outputs[2], WINOGRAD_OUT),
+    return (winograd_grid){.down = ceil_div_u64(outputs[1], WINOGRAD_OUT),
+                           .across = ceil_div_u64(outputs[2], WINOGRAD_OUT),
                            .height = dims[1],
                            .width = dims[2],
-                           .n_blocks = blocks_of(dims[0], lanes),
+                           .n_blocks = ceil_div_u64(dims[0], lanes),
                            .before = {before_y, before_x}};
 }
 
@@ -109,12 +100,12 @@ static void plan_tiles_outside(winograd_plan *p)
 {
     const size_t lanes = p->kernels->lanes;
     const uint64_t fit = TILE_CACHE / tile_bytes(p) / TILE_STEP * TILE_STEP;
-    const uint64_t share = blocks_of(blocks_of(p->n_tiles, 8), TILE_STEP) * TILE_STEP;
-    p->tiles = min_of(fit > TILE_STEP ? fit : TILE_STEP, share);
+    const uint64_t share = ceil_div_u64(ceil_div_u64(p->n_tiles, 8), TILE_STEP) * TILE_STEP;
+    p->tiles = min_u64(fit > TILE_STEP ? fit : TILE_STEP, share);
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(WINOGRAD_VECTORS * p->tiles * lanes);
     p->u_points = weights_floats(p, p->n_to);
-    p->n_threads = min_of(p->n_threads, blocks_of(p->n_tiles, p->tiles));
+    p->n_threads = min_u64(p->n_threads, ceil_div_u64(p->n_tiles, p->tiles));
     p->shared_floats = WINOGRAD_POINTS * p->u_points;
     p->thread_floats = WINOGRAD_POINTS * (p->v_points + p->m_points);
 }
@@ -127,7 +118,7 @@ static void plan_channels_outside(winograd_plan *p, uint64_t tiles)
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(WINOGRAD_VECTORS * p->tiles * lanes);
     p->u_points = weights_floats(p, WINOGRAD_VECTORS);
-    p->n_threads = min_of(p->n_threads, blocks_of(p->n_to, WINOGRAD_VECTORS));
+    p->n_threads = min_u64(p->n_threads, ceil_div_u64(p->n_to, WINOGRAD_VECTORS));
     p->shared_floats = WINOGRAD_POINTS * p->v_points;
     p->thread_floats = WINOGRAD_POINTS * (p->u_points + p->m_points);
 }
@@ -137,7 +128,7 @@ static void plan_weights(winograd_plan *p)
     const size_t lanes = p->kernels->lanes;
     const uint64_t bytes = sizeof(float) * WINOGRAD_POINTS * lanes * (p->n_from + p->n_to);
     const uint64_t fit = GRAM_SLICE / bytes;
-    p->tiles = min_of(fit < 128 ? 128 : fit, p->n_tiles);
+    p->tiles = min_u64(fit < 128 ? 128 : fit, p->n_tiles);
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
     p->m_points = odd_lines(p->n_to * p->tiles * lanes);
     p->u_points = weights_floats(p, p->n_to);
@@ -164,11 +155,13 @@ bool winograd_make(const winograd_shape *s, winograd_pass pass, size_t n_threads
         plan_tiles_outside(&p);
     } else {
         for (uint64_t n = 1; n <= s->batch; n++) {
-            plan_channels_outside(&p, blocks_of(s->batch, n) * p.to.down * p.to.across);
+            plan_channels_outside(&p, ceil_div_u64(s->batch, n) * p.to.down * p.to.across);
             if (winograd_scratch_bytes(&p) <= scratch_bytes)
                 break;
         }
     }
+    while (p.n_threads > 1 && winograd_scratch_bytes(&p) > scratch_bytes) /* on machines of many cores */
+        p.n_threads--;
     if (winograd_scratch_bytes(&p) > scratch_bytes)
         return false;
     *out = p;
@@ -180,7 +173,7 @@ bool winograd_make(const winograd_shape *s, winograd_pass pass, size_t n_threads
 bool winograd_pays(const winograd_shape *s)
 {
     enum { FEW_TILES = 24 };
-    const uint64_t down = blocks_of(s->out[1], WINOGRAD_OUT), across = blocks_of(s->out[2], WINOGRAD_OUT);
+    const uint64_t down = ceil_div_u64(s->out[1], WINOGRAD_OUT), across = ceil_div_u64(s->out[2], WINOGRAD_OUT);
     const uint64_t lanes = winograd_block(), used = s->out[1] * s->out[2],
                    covered = WINOGRAD_OUT * WINOGRAD_OUT * down * across;
     return s->in[0] >= lanes && s->out[0] >= lanes && s->batch * down * across >= FEW_TILES && 2 * used >= covered;
@@ -217,7 +210,7 @@ static void run_items(job *j, uint64_t n, void (*item)(const job *j, uint64_t it
     j->next = &next;
     j->n_items = n;
     j->item = item;
-    parallel_run(NULL, min_of(n, j->p->n_threads), work, j);
+    parallel_run(NULL, min_u64(n, j->p->n_threads), work, j);
 }
 
 /* Weights of output block `to` and input block `from`, in the direction of the pass. */
@@ -261,7 +254,7 @@ static void multiply_out(const job *j, winograd_tiles t, uint64_t n_vectors, con
         winograd_finish finish = {.relu = p->shape.relu, .adds = p->shape.adds};
         if (j->bias) {
             const uint64_t first = (block + k) * lanes;
-            memcpy(bias, j->bias + first, min_of(lanes, p->shape.out[0] - first) * sizeof *bias);
+            memcpy(bias, j->bias + first, min_u64(lanes, p->shape.out[0] - first) * sizeof *bias);
             finish.bias = bias;
         }
         t.block = block + k;
@@ -273,12 +266,12 @@ static void do_tiles(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
     const uint64_t lanes = p->kernels->lanes, first = item * p->tiles;
-    winograd_tiles t = {.first = first, .n = min_of(p->tiles, p->n_tiles - first)};
+    winograd_tiles t = {.first = first, .n = min_u64(p->tiles, p->n_tiles - first)};
     float *v = private, *m = v + WINOGRAD_POINTS * p->v_points;
     for (; t.block < p->n_from; t.block++)
         p->kernels->source(&p->from, t, j->src, v + t.block * p->tiles * lanes, p->v_points);
     for (t.block = 0; t.block < p->n_to; t.block += WINOGRAD_VECTORS)
-        multiply_out(j, t, min_of(WINOGRAD_VECTORS, p->n_to - t.block), v, j->shared + t.block * p->n_from * lanes * lanes, m);
+        multiply_out(j, t, min_u64(WINOGRAD_VECTORS, p->n_to - t.block), v, j->shared + t.block * p->n_from * lanes * lanes, m);
 }
 
 /* ---- channels outside ---- */
@@ -288,8 +281,8 @@ enum { STEP = 16 }; /* tiles that are transformed at once */
 static void transform_sources(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
-    const uint64_t lanes = p->kernels->lanes, steps = blocks_of(j->n_tiles, STEP), first = item % steps * STEP;
-    const winograd_tiles t = {j->first_tile + first, min_of(STEP, j->n_tiles - first), item / steps};
+    const uint64_t lanes = p->kernels->lanes, steps = ceil_div_u64(j->n_tiles, STEP), first = item % steps * STEP;
+    const winograd_tiles t = {j->first_tile + first, min_u64(STEP, j->n_tiles - first), item / steps};
     (void)private;
     p->kernels->source(&p->from, t, j->src, j->shared + (t.block * p->tiles + first) * lanes, p->v_points);
 }
@@ -298,7 +291,7 @@ static void do_outputs(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
     const uint64_t square = p->kernels->lanes * p->kernels->lanes, block = item * WINOGRAD_VECTORS;
-    const uint64_t n_vectors = min_of(WINOGRAD_VECTORS, p->n_to - block);
+    const uint64_t n_vectors = min_u64(WINOGRAD_VECTORS, p->n_to - block);
     const winograd_tiles t = {j->first_tile, j->n_tiles, block};
     float *u = private, *m = u + WINOGRAD_POINTS * p->u_points;
     for (uint64_t k = 0; k < n_vectors; k++)
@@ -310,7 +303,7 @@ static void do_outputs(const job *j, uint64_t item, float *private)
 static void set_slice(job *j, uint64_t first)
 {
     j->first_tile = first;
-    j->n_tiles = min_of(j->p->tiles, j->p->n_tiles - first);
+    j->n_tiles = min_u64(j->p->tiles, j->p->n_tiles - first);
 }
 
 void winograd_run_data(const winograd_plan *p, const float *src, const float *weights, const float *bias, float *dst,
@@ -320,13 +313,13 @@ void winograd_run_data(const winograd_plan *p, const float *src, const float *we
     j.private = scratch + p->shared_floats;
     if (!p->channels_outside) {
         run_items(&j, p->n_to, prepare_weights);
-        run_items(&j, blocks_of(p->n_tiles, p->tiles), do_tiles);
+        run_items(&j, ceil_div_u64(p->n_tiles, p->tiles), do_tiles);
         return;
     }
     for (uint64_t first = 0; first < p->n_tiles; first += p->tiles) {
         set_slice(&j, first);
-        run_items(&j, blocks_of(j.n_tiles, STEP) * p->n_from, transform_sources);
-        run_items(&j, blocks_of(p->n_to, WINOGRAD_VECTORS), do_outputs);
+        run_items(&j, ceil_div_u64(j.n_tiles, STEP) * p->n_from, transform_sources);
+        run_items(&j, ceil_div_u64(p->n_to, WINOGRAD_VECTORS), do_outputs);
     }
 }
 
@@ -345,9 +338,9 @@ static float *gram_sums(const job *j)
 static void transform_both(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
-    const uint64_t lanes = p->kernels->lanes, steps = blocks_of(j->n_tiles, STEP), first = item % steps * STEP;
+    const uint64_t lanes = p->kernels->lanes, steps = ceil_div_u64(j->n_tiles, STEP), first = item % steps * STEP;
     const uint64_t block = item / steps - p->n_from;
-    const winograd_tiles t = {j->first_tile + first, min_of(STEP, j->n_tiles - first), block};
+    const winograd_tiles t = {j->first_tile + first, min_u64(STEP, j->n_tiles - first), block};
     if (item / steps < p->n_from)
         transform_sources(j, item, private);
     else
@@ -358,13 +351,13 @@ static void transform_both(const job *j, uint64_t item, float *private)
 static void sum_tiles(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
-    const uint64_t lanes = p->kernels->lanes, square = lanes * lanes, pairs = blocks_of(p->n_to, WINOGRAD_VECTORS);
+    const uint64_t lanes = p->kernels->lanes, square = lanes * lanes, pairs = ceil_div_u64(p->n_to, WINOGRAD_VECTORS);
     const uint64_t point = item / pairs, block = item % pairs * WINOGRAD_VECTORS;
     winograd_gram g = {.d = gram_gradients(j) + point * p->m_points + block * p->tiles * lanes,
                        .d_vectors = p->tiles * lanes,
                        .du_vectors = p->n_from * square,
                        .n_tiles = j->n_tiles,
-                       .n_vectors = min_of(WINOGRAD_VECTORS, p->n_to - block),
+                       .n_vectors = min_u64(WINOGRAD_VECTORS, p->n_to - block),
                        .first = j->first_tile == 0};
     (void)private;
     for (uint64_t from = 0; from < p->n_from; from++) {
@@ -396,7 +389,7 @@ static void sum_bias(const job *j, uint64_t item, float *private)
         for (uint64_t l = 0; l < lanes; l++)
             sums[l] += (double)partial[l];
     }
-    for (uint64_t l = 0; l < min_of(lanes, p->shape.out[0] - first); l++)
+    for (uint64_t l = 0; l < min_u64(lanes, p->shape.out[0] - first); l++)
         j->diff_bias[first + l] = (float)sums[l];
 }
 
@@ -407,8 +400,8 @@ void winograd_run_weights(const winograd_plan *p, const float *src, const float 
     j.shared = j.private = scratch;
     for (uint64_t first = 0; first < p->n_tiles; first += p->tiles) {
         set_slice(&j, first);
-        run_items(&j, blocks_of(j.n_tiles, STEP) * (p->n_from + p->n_to), transform_both);
-        run_items(&j, WINOGRAD_POINTS * blocks_of(p->n_to, WINOGRAD_VECTORS), sum_tiles);
+        run_items(&j, ceil_div_u64(j.n_tiles, STEP) * (p->n_from + p->n_to), transform_both);
+        run_items(&j, WINOGRAD_POINTS * ceil_div_u64(p->n_to, WINOGRAD_VECTORS), sum_tiles);
     }
     run_items(&j, p->n_to * p->n_from, finish_weights);
     if (diff_bias)

@@ -76,10 +76,10 @@ typedef struct winograd_kernels {
 } winograd_kernels;
 
 extern const winograd_kernels winograd_kernels_reference; /* blocks of 8 channels */
-#if COMET_HAVE_AVX2
+#ifdef COMET_HAVE_AVX2
 extern const winograd_kernels winograd_kernels_avx2; /* 8 */
 #endif
-#if COMET_HAVE_AVX512
+#ifdef COMET_HAVE_AVX512
 extern const winograd_kernels winograd_kernels_avx512; /* 16 */
 #endif
 

@@ -143,13 +143,19 @@ static bool run_is_short(const comet_train_params *p)
     return n_steps < MIN_STEPS || (p->max_steps > 0 && p->max_steps < MIN_STEPS);
 }
 
+/* Twice in a row: a single short visit of another program is none. */
+static bool machine_is_busy(size_t n_cores)
+{
+    return comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE && comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE;
+}
+
 comet_status comet_threads_choose(const comet_train_params *params, comet_thread_choice *choice)
 {
     const size_t n_cores = comet_cores();
     comet_thread_choice found = {.size = sizeof found, .n_threads = (uint32_t)n_cores};
     TRY(CHECK_SIZE(comet_thread_choice, choice));
     TRY(trainer_check(params));
-    if (n_cores > 1 && !run_is_short(params) && comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE)
+    if (n_cores > 1 && !run_is_short(params) && machine_is_busy(n_cores))
         TRY(thread_choice_by_trial(params, (uint32_t)n_cores, &found));
     return GIVE(comet_thread_choice, choice, &found);
 }
