@@ -146,7 +146,8 @@ static bool run_is_short(const comet_train_params *p)
 /* Twice in a row: a single short visit of another program is none. */
 static bool machine_is_busy(size_t n_cores)
 {
-    return comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE && comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE;
+    const bool first = comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE;
+    return first && comet_core_share(n_cores, PROBE_SECONDS) < FREE_SHARE;
 }
 
 comet_status comet_threads_choose(const comet_train_params *params, comet_thread_choice *choice)
