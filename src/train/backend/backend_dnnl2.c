@@ -76,11 +76,6 @@ dnnl_status_t post_append_sum(dnnl_post_ops_t post)
     return dnnl_post_ops_append_sum(post, 1);
 }
 
-bool forward_may_be_alone(void)
-{
-    return false;
-}
-
 /* ---- descriptors of primitives ---- */
 
 /* The descriptor of a primitive for that of its operation, unless making the latter failed. */

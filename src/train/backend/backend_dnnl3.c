@@ -56,12 +56,6 @@ dnnl_status_t post_append_sum(dnnl_post_ops_t post)
     return dnnl_post_ops_append_sum(post, 1, 0, dnnl_data_type_undef);
 }
 
-/* It prefers planar sources of 4 to 15 channels, and has only reference code for their gradients. */
-bool forward_may_be_alone(void)
-{
-    return true;
-}
-
 /* ---- descriptors of primitives ---- */
 
 dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o, const pd_windows *w,

@@ -46,12 +46,10 @@ static int slowness(const_dnnl_primitive_desc_t pd)
         const char *prefix;
         int cost;
     } slow[] = {{"ref", 100}, {"gemm", 1}, {"x64:gemm", 1}};
-    /* Products of matrices compete well with what else oneDNN 2 has for odd numbers of channels. */
-    const size_t n = forward_may_be_alone() ? 3 : 2;
     const char *text = NULL;
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&text) != dnnl_success || !text)
         return 0;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < sizeof slow / sizeof slow[0]; i++)
         if (strncmp(text, slow[i].prefix, strlen(slow[i].prefix)) == 0)
             return slow[i].cost;
     return 0;
@@ -80,7 +78,8 @@ static comet_status conv_pd(const conv_call *c, const conv_geometry *g, dnnl_pri
     return dnnl_check(pd_conv(&base, c->pass, dnnl_convolution_direct, &o, &g->windows, pd), "a convolution of this shape");
 }
 
-/* How slow the gradient of the weights is after a forward pass. Our own kernel serves depthwise convolutions where oneDNN has
+/* How slow the gradient of the weights is after a forward pass: both versions of oneDNN may prefer a planar source of 4 to 15
+ * channels, and have only reference code for its gradients. Our own kernel serves depthwise convolutions where oneDNN has
  * none. */
 static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd, const conv_geometry *g)
 {
@@ -89,7 +88,7 @@ static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc
     const int none = 1000;
     conv_geometry backward = *g;
     dnnl_primitive_desc_t made;
-    if (!forward_may_be_alone() || (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0]))
+    if (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0])
         return 0;
     if (layout_intern(call.b, MD(pd, src, 0), &backward.src) != COMET_OK ||
         layout_intern(call.b, MD(pd, dst, 0), &backward.dst) != COMET_OK ||
@@ -140,11 +139,10 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     g.src = src;
     (void)try_source(&call, &g, 0, &best);
     g.src = any;
-    /* Without such cases the library's preference counts more than names of implementations. */
-    const comet_status status = try_source(&call, &g, forward_may_be_alone() ? 0 : -1000, &best);
+    const comet_status status = try_source(&call, &g, 0, &best);
     if (!best.pd)
         return status;
-    for (size_t i = 0; forward_may_be_alone() && i < sizeof blocked / sizeof blocked[0]; i++)
+    for (size_t i = 0; i < sizeof blocked / sizeof blocked[0]; i++)
         if (layout_by_tag(b, 4, any->dims, blocked[i], &g.src) == COMET_OK)
             (void)try_source(&call, &g, 1, &best);
     const operand_md operands[] = {{ARG_SRC, MD(best.pd, src, 0)},

@@ -35,9 +35,6 @@ dnnl_status_t post_append_relu(dnnl_post_ops_t post);
 /* Adds what is in the output already to the result. */
 dnnl_status_t post_append_sum(dnnl_post_ops_t post);
 
-/* Does the library prefer layouts for a convolution forward for which its gradients are slow? */
-bool forward_may_be_alone(void);
-
 /* ---- descriptors of primitives ---- */
 
 /* What every descriptor needs. */
