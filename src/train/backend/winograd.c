@@ -160,8 +160,6 @@ bool winograd_make(const winograd_shape *s, winograd_pass pass, size_t n_threads
                 break;
         }
     }
-    while (p.n_threads > 1 && winograd_scratch_bytes(&p) > scratch_bytes) /* on machines of many cores */
-        p.n_threads--;
     if (winograd_scratch_bytes(&p) > scratch_bytes)
         return false;
     *out = p;
