@@ -1,0 +1,137 @@
+"""What each saved tensor is to the backward pass of its node: its role decides how it is coded.
+
+`role_of` names the role of one saved field of an autograd node. A field that no table names has the role EXACT: it is coded without
+any loss, or passed through. So an operator that this file does not know trains with the right gradients, and saves less memory.
+"""
+from enum import Enum
+
+
+class Role(Enum):
+    EXACT = "exact"  # unknown, or backward needs every bit: coded lossless or passed through
+    WEIGHT = "weight"  # a parameter, or computed from parameters alone: passed through
+    SMALL = "statistics"  # means and deviations of norms, sums: passed through
+    CONV_INPUT = "conv input"
+    LINEAR_INPUT = "linear input"
+    BATCH_NORM = "batch norm input"
+    LAYER_NORM = "layer norm input"
+    GROUP_NORM = "group norm input"
+    RELU = "relu"  # backward needs only where it is positive
+    GELU = "gelu input"
+    SILU = "silu input"
+    HARDSWISH = "hardswish input"
+    SIGMOID = "sigmoid output"
+    TANH = "tanh output"
+    FACTOR = "factor of a product"
+    QUERY = "query or key"
+    VALUE = "value"
+    ATTENTION = "attention output"
+    SOFTMAX = "softmax output"
+    LOG_SOFTMAX = "log-softmax output"
+    SHAPE = "shape only"  # backward reads its shape, never its values
+    INTEGERS = "integers"
+
+
+# Roles whose values may come back with an error.
+LOSSY = frozenset(
+    {
+        Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, Role.LAYER_NORM, Role.GROUP_NORM, Role.RELU, Role.GELU, Role.SILU,
+        Role.HARDSWISH, Role.SIGMOID, Role.TANH, Role.FACTOR, Role.QUERY, Role.VALUE, Role.ATTENTION, Role.SOFTMAX, Role.LOG_SOFTMAX,
+        Role.SHAPE,
+    }
+)
+# Roles whose zeros and signs must come back exactly.
+NEEDS_SUPPORT = frozenset({Role.RELU})
+# Roles whose error disturbs the gradient of a weight of their own node.
+OF_PARAMETER = frozenset({Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, Role.LAYER_NORM, Role.GROUP_NORM})
+
+_NORM = {"weight": Role.WEIGHT, "bias": Role.WEIGHT, "result1": Role.SMALL, "result2": Role.SMALL, "result3": Role.EXACT,
+         "running_mean": Role.SMALL, "running_var": Role.SMALL}
+_ATTENTION = {"query": Role.QUERY, "key": Role.QUERY, "value": Role.VALUE, "output": Role.ATTENTION, "logsumexp": Role.SMALL,
+              "attn_mask": Role.EXACT}
+
+# The node's kind, that is its name without "Backward" and a number, and its saved fields.
+FIELDS = {
+    "Convolution": {"input": Role.CONV_INPUT, "weight": Role.WEIGHT},
+    "ConvolutionOverrideable": {"input": Role.CONV_INPUT, "weight": Role.WEIGHT},
+    "MkldnnConvolution": {"self": Role.CONV_INPUT, "weight": Role.WEIGHT},
+    "NativeBatchNorm": dict(_NORM, input=Role.BATCH_NORM),
+    "NativeLayerNorm": dict(_NORM, input=Role.LAYER_NORM),
+    "FusedRmsNorm": dict(_NORM, input=Role.LAYER_NORM),
+    "NativeGroupNorm": dict(_NORM, input=Role.GROUP_NORM),
+    "Relu": {"result": Role.RELU},
+    "Gelu": {"self": Role.GELU},
+    "Silu": {"self": Role.SILU},
+    "Hardswish": {"self": Role.HARDSWISH},
+    "Sigmoid": {"result": Role.SIGMOID},
+    "Tanh": {"result": Role.TANH},
+    "Softmax": {"result": Role.SOFTMAX},
+    "LogSoftmax": {"result": Role.LOG_SOFTMAX},
+    "ScaledDotProductFlashAttentionForCpu": _ATTENTION,
+    "ScaledDotProductFlashAttention": _ATTENTION,
+    "ScaledDotProductEfficientAttention": _ATTENTION,
+    "NllLoss": {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS},
+    "NllLoss2D": {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS},
+    "MaxPool2DWithIndices": {"self": Role.SHAPE, "result1": Role.INTEGERS},
+    "MaxPool3DWithIndices": {"self": Role.SHAPE, "result1": Role.INTEGERS},
+    "AvgPool2D": {"self": Role.SHAPE},
+    "AdaptiveAvgPool2D": {"self": Role.SHAPE},
+}
+
+# Products of matrices: operand and edge of the graph that it came from.
+_PRODUCTS = {"Addmm": {"mat1": 1, "mat2": 2}, "Mm": {"self": 0, "mat2": 1}, "Bmm": {"self": 0, "mat2": 1},
+             "Baddbmm": {"batch1": 1, "batch2": 2}, "Linear": {"input": 0, "weight": 1}}
+_ELEMENTWISE_PRODUCTS = {"Mul": {"self": 0, "other": 1}}
+
+# Operators that make a weight of weights: copies of autocast, transposes, sums of LoRA, weight norm.
+_OF_WEIGHTS = frozenset(
+    {
+        "ToCopy", "T", "Transpose", "View", "UnsafeView", "ReshapeAlias", "Permute", "Expand", "Add", "Sub", "Mul", "Div", "Mm", "Clone",
+        "Alias", "Slice", "Select", "Cat", "Stack", "Squeeze", "Unsqueeze", "Split", "SplitWithSizes", "WeightNormInterface", "Neg",
+        "AsStrided", "Unbind", "Detach",
+    }
+)
+_DEEPEST = 12
+
+
+def kind_of(node):
+    """ "Convolution" for ConvolutionBackward0."""
+    return node.name().split("::")[-1].partition("Backward")[0]
+
+
+def is_of_weights(node, depth=0):
+    """Is what this node gives back to computed from parameters alone? An edge without a node has no gradient: a constant."""
+    if node is None:
+        return False
+    name = node.name()
+    if name.endswith("AccumulateGrad"):
+        return True
+    if depth > _DEEPEST or kind_of(node) not in _OF_WEIGHTS:
+        return False
+    edges = [edge for edge, _ in node.next_functions if edge is not None]
+    return len(edges) > 0 and all(is_of_weights(edge, depth + 1) for edge in edges)
+
+
+def _edge(node, index):
+    edges = node.next_functions
+    return edges[index][0] if index < len(edges) else None
+
+
+def _operand_role(node, edges, field):
+    """A product of matrices is linear where one operand is a weight, else a product of two activations."""
+    if is_of_weights(_edge(node, edges[field])):
+        return Role.WEIGHT
+    other = next(edge for name, edge in edges.items() if name != field)
+    return Role.LINEAR_INPUT if is_of_weights(_edge(node, other)) else Role.FACTOR
+
+
+def role_of(node, kind, field, tensor):
+    """The role of `tensor`, which `node` saved as `field`."""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return Role.INTEGERS
+    if tensor.is_complex():
+        return Role.EXACT
+    if kind in _PRODUCTS and field in _PRODUCTS[kind]:
+        return _operand_role(node, _PRODUCTS[kind], field)
+    if kind in _ELEMENTWISE_PRODUCTS and field in _ELEMENTWISE_PRODUCTS[kind]:
+        return Role.WEIGHT if is_of_weights(_edge(node, _ELEMENTWISE_PRODUCTS[kind][field])) else Role.FACTOR
+    return FIELDS.get(kind, {}).get(field, Role.EXACT)
