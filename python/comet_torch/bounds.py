@@ -1,0 +1,95 @@
+"""Bounds: what one is, how a user writes one, and the assessor of runs whose bounds are fixed."""
+import math
+import numbers
+import re
+
+from comet_codec._library import ABSOLUTE, AUTO, DENSE, FAST, LOSSLESS, RANGE, STDDEV
+
+LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
+_MODES = {"": ABSOLUTE, "std": STDDEV, "range": RANGE}
+_WIDEST = {STDDEV: 1.0, RANGE: 0.25}
+
+
+class Bound:
+    """How to code one tensor. `mode` is a bound mode of the codec: absolute, relative to the deviation or the range, or lossless.
+    With by_row the values of each row (the last dimensions that a layer norm normalises) are coded relative to their deviation."""
+
+    __slots__ = ("eb", "mode", "level", "keep_support", "dither", "by_row")
+
+    def __init__(self, eb, mode=ABSOLUTE, level=FAST, keep_support=False, dither=False, by_row=False):
+        self.eb, self.mode, self.level = eb, mode, level
+        self.keep_support, self.dither, self.by_row = keep_support, dither, by_row
+
+    @property
+    def lossless(self):
+        return self.mode == LOSSLESS or self.eb == 0
+
+    def __repr__(self):
+        return f"Bound({describe(self)})"
+
+
+def lossless(level=FAST):
+    return Bound(0.0, LOSSLESS, level)
+
+
+def describe(bound):
+    """A bound as the user would write it."""
+    if bound is None:
+        return "-"
+    if bound.lossless:
+        return "lossless"
+    return f"{bound.eb:.3g}" + {STDDEV: "std", RANGE: "range"}.get(bound.mode, "") + (" of each row" if bound.by_row else "")
+
+
+def level_of(level):
+    if level not in LEVELS:
+        raise ValueError(f"level={level!r}: the levels are {', '.join(LEVELS)}")
+    return LEVELS[level]
+
+
+def parse_bound(eb, level="fast"):
+    """The Bound of 0.001, "1e-3", "0.1std", "0.01range" or "lossless"."""
+    number, mode = eb, ABSOLUTE
+    if isinstance(eb, str):
+        if eb == "lossless":
+            return lossless(level_of(level))
+        found = re.fullmatch(r"\s*([-+0-9.eE]+?)\s*(std|range|)\s*", eb)
+        try:
+            number, mode = float(found.group(1)), _MODES[found.group(2)]
+        except (AttributeError, ValueError):
+            raise ValueError(f'eb={eb!r} is no bound: write a number, "0.1std", "0.01range" or "lossless"') from None
+    elif isinstance(eb, bool) or not isinstance(eb, numbers.Real):
+        raise TypeError(f'eb={eb!r} is no bound: write a number, "0.1std", "0.01range" or "lossless"')
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"eb={eb!r}: a bound is finite and not negative")
+    if number > _WIDEST.get(mode, math.inf):
+        raise ValueError(f"eb={eb!r} is wider than the values themselves: the widest is {_WIDEST[mode]:g} here, and 0.1std is usual")
+    return Bound(float(number), mode if number else LOSSLESS, level_of(level))
+
+
+class FixedBounds:
+    """The assessor of a run with one bound for all tensors that may have an error."""
+
+    def __init__(self, bound):
+        self.fixed = bound
+
+    def bound(self, site, saved):
+        return self.fixed
+
+    def node_made(self, node, kind, saved):
+        pass
+
+    def begin_step(self):
+        pass
+
+    def end_step(self):
+        pass
+
+    def report(self, site):
+        return {}
+
+    def state_dict(self):
+        return {}
+
+    def load_state_dict(self, state):
+        pass
