@@ -1,9 +1,9 @@
 """`compress`: the context manager that a training script uses."""
 import torch
 
-from .bounds import FixedBounds, parse_bound
+from .bounds import FixedBounds
 from .hooks import Hooks
-from .policy import Policy
+from .policy import Policy, parse_bound
 from .report import Report
 from .session import Session
 from .structure import NodeHook
@@ -14,7 +14,7 @@ _LEAST_BYTES = 8192
 def compress(model=None, optimizer=None, *, eb=None, level="fast", overrides=None):
     """Keeps what forward saves for backward compressed, within the `with` block.
 
-    eb: a fixed bound for all tensors that may have an error: a number, "0.1std", "0.01range" or "lossless".
+    eb: a fixed bound for all tensors that may have an error: a number, "0.1std" or "lossless".
     level: "fast", "dense" or "auto".
     overrides: bounds of parts of the model by the pattern of their modules' names, {"layer1.*": dict(eb=...), "*.attn": "lossless"};
     the last that fits decides.
@@ -31,7 +31,9 @@ class Memory:
         self.model, self.optimizer = model, optimizer
         self.session = Session()
         self.figures = Report()
-        self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), FixedBounds(parse_bound(eb, level)), self.figures, _LEAST_BYTES)
+        bound = parse_bound(eb, level)
+        assessor = FixedBounds(bound.eb, bound.relative == "std", bound.level)
+        self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), assessor, self.figures, _LEAST_BYTES)
         self.handles = []
         self.open = []
 
