@@ -6,7 +6,8 @@ from .hooks import Hooks
 from .policy import Policy, parse_bound
 from .report import Report
 from .session import Session
-from .structure import NodeHook
+from .steps import after_step
+from .structure import structure_of, watch_backward
 
 _LEAST_BYTES = 8192
 
@@ -42,8 +43,8 @@ class Memory:
         hooks.step_by_backward = self.optimizer is None
         self._watch_modules()
         if self.optimizer is not None:
-            self.handles.append(self.optimizer.register_step_post_hook(lambda *_: hooks.end_step()))
-        self.open = [NodeHook(hooks).context(), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
+            self.handles.append(after_step(self.optimizer, hooks.end_step))
+        self.open = [watch_backward(), structure_of(hooks), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
         for context in self.open:
             context.__enter__()
         return self
