@@ -18,16 +18,14 @@ typedef void store_function(void *array, uint64_t first, uint64_t n, const uint6
 #define DEFINE_LOAD(type)                                                                    \
     static void load_##type(const void *array, uint64_t first, uint64_t n, uint64_t *values) \
     {                                                                                        \
-        const type *x = (const type *)array + first;                                         \
         for (uint64_t k = 0; k < n; k++)                                                     \
-            values[k] = (uint64_t)x[k];                                                      \
+            values[k] = (uint64_t)((const type *)array)[first + k];                          \
     }
 #define DEFINE_STORE(type)                                                                    \
     static void store_##type(void *array, uint64_t first, uint64_t n, const uint64_t *values) \
     {                                                                                         \
-        type *x = (type *)array + first;                                                      \
         for (uint64_t k = 0; k < n; k++)                                                      \
-            x[k] = (type)values[k];                                                           \
+            ((type *)array)[first + k] = (type)values[k];                                     \
     }
 
 DEFINE_LOAD(int8_t)
