@@ -78,9 +78,9 @@ FIELDS = {
 }
 
 # Products of matrices: operand and edge of the graph that it came from.
-_PRODUCTS = {"Addmm": {"mat1": 1, "mat2": 2}, "Mm": {"self": 0, "mat2": 1}, "Bmm": {"self": 0, "mat2": 1},
+PRODUCTS = {"Addmm": {"mat1": 1, "mat2": 2}, "Mm": {"self": 0, "mat2": 1}, "Bmm": {"self": 0, "mat2": 1},
              "Baddbmm": {"batch1": 1, "batch2": 2}, "Linear": {"input": 0, "weight": 1}}
-_ELEMENTWISE_PRODUCTS = {"Mul": {"self": 0, "other": 1}}
+ELEMENTWISE_PRODUCTS = {"Mul": {"self": 0, "other": 1}}
 
 # Operators that make a weight of weights: copies of autocast, transposes, sums of LoRA, weight norm.
 _OF_WEIGHTS = frozenset(
@@ -130,8 +130,8 @@ def role_of(node, kind, field, tensor):
         return Role.INTEGERS
     if tensor.is_complex():
         return Role.EXACT
-    if kind in _PRODUCTS and field in _PRODUCTS[kind]:
-        return _operand_role(node, _PRODUCTS[kind], field)
-    if kind in _ELEMENTWISE_PRODUCTS and field in _ELEMENTWISE_PRODUCTS[kind]:
-        return Role.WEIGHT if is_of_weights(_edge(node, _ELEMENTWISE_PRODUCTS[kind][field])) else Role.FACTOR
+    if kind in PRODUCTS and field in PRODUCTS[kind]:
+        return _operand_role(node, PRODUCTS[kind], field)
+    if kind in ELEMENTWISE_PRODUCTS and field in ELEMENTWISE_PRODUCTS[kind]:
+        return Role.WEIGHT if is_of_weights(_edge(node, ELEMENTWISE_PRODUCTS[kind][field])) else Role.FACTOR
     return FIELDS.get(kind, {}).get(field, Role.EXACT)
