@@ -12,6 +12,7 @@ import torch
 
 from . import gains, roles
 from .attention_gains import AttentionSample, usable
+from .forms import fill_small
 from .roles import Role
 from .samples import ConvolutionSampler, ProductSampler, Sample
 from .spread import rows_of, taken
@@ -273,10 +274,9 @@ class _Softmax:
             return gains.softmax(self.y, dy)
         if self.facts.relative != "probability":
             return gains.log_softmax(self.y, dy)
-        from .transforms import stored_probabilities
-
         eb = self.facts.eb
-        return gains.probability(self.y, dy, stored_probabilities(torch.exp(self.y), eb), eb) if eb > 0 else None
+        stored = torch.exp(self.y).div_(2 * eb).round_().mul_(2 * eb)
+        return gains.probability(self.y, dy, fill_small(stored, eb), eb)
 
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
