@@ -56,6 +56,10 @@ def _hardswish(x):
     return inside * (2 * x + 3) / 6 + (x >= 3).float(), inside / 3
 
 
+# The slope of hardswish jumps by 1/2 at 3 and -3: an error that crosses does harm of order eb, not eb^2.
+_JUMP, _KINK, _NEAR = 0.5, 3.0, 0.25
+
+
 def _sigmoid(y):
     return y * (1 - y), 1 - 2 * y
 
@@ -67,10 +71,14 @@ def _tanh(y):
 ELEMENTWISE = {Role.GELU: _gelu, Role.SILU: _silu, Role.HARDSWISH: _hardswish, Role.SIGMOID: _sigmoid, Role.TANH: _tanh}
 
 
-def elementwise(role, x, dy):
-    """From samples of what is stored and of the gradient that arrives."""
+def elementwise(role, x, dy, eb):
+    """From samples of what is stored, within eb, and of the gradient that arrives."""
     slope, bend = ELEMENTWISE[role](x)
-    return ratio(energy(dy * bend), energy(dy * slope))
+    harm = energy(dy * bend)
+    if role is Role.HARDSWISH:
+        near = ((x.abs() - _KINK).abs() < _NEAR).float()
+        harm += 3 * _JUMP**2 * energy(dy * near) / (2 * _NEAR) / (2 * eb)
+    return ratio(harm, energy(dy * slope))
 
 
 # ---- products ----

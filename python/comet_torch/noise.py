@@ -1,8 +1,8 @@
 """The noise of a mini-batch gradient, from a sample of its elements.
 
-A running mean M = 0.9 M + g of up to 8192 elements has the direction of the mean gradient. Only the angle between M and the next
-gradient and the length of that gradient are used, so neither a loss scale, nor clipping, nor accumulation changes the result, even
-where a scale changes from step to step. docs/theory.md, section 9, has the derivation.
+A running sum M = 0.9 M + g / ||g|| of up to 8192 elements has the direction of the mean gradient. Only the angle between M and the
+next gradient and the length of that gradient are used, so neither a loss scale, nor clipping, nor accumulation changes the result,
+even where a scale changes from step to step. docs/theory.md, section 9, has the derivation.
 """
 import math
 
@@ -55,7 +55,8 @@ class GradientNoise:
         if self.mean is None or step > self.last_step + 1 or self.mean.numel() != g.numel():
             self.mean, self.n_seen = torch.zeros_like(g), 0
         variance = variance_of(g, self.mean, self.n_seen) * gradient.numel() / g.numel() if self.n_seen else None
-        self.mean.mul_(_BETA).add_(g)
+        length = float(torch.linalg.vector_norm(g)) if g.numel() >= _FEW_WEIGHTS else 1.0
+        self.mean.mul_(_BETA).add_(g, alpha=1 / length if length > 0 else 0.0)
         self.n_seen += 1
         self.last_step = step
         return variance

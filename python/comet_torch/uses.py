@@ -19,6 +19,7 @@ from .spread import rows_of, taken
 
 _ROW_ELEMENTS = 1 << 18  # of the rows that a sample of rows has
 _MOST_ROWS = 1024
+_ELEMENTS = 1 << 14  # of elementwise functions: a few rows of a batch make most of its gradient
 # Uses that no error harms: backward reads the signs, or only the shape.
 HARMLESS = frozenset({Role.RELU, Role.SHAPE})
 
@@ -175,7 +176,7 @@ class _BatchNorm:
         if not self.training:  # what is passed on does not depend on the input
             passed, scale = 0.0, self._scale(dy)
         elif dgamma is None or dbeta is None:
-            passed, scale = self._without_weights(dy, _gradient(grad_inputs, 0))
+            passed, scale = self._without_sums(dy, _gradient(grad_inputs, 0)), self._scale(dy)
         else:
             scale, passed = gains.batch_norm(dy, self.inverse, self.gamma, dgamma, dbeta)
         found = [] if dgamma is None else [Observation(self.key, "scale", scale, dgamma)]
@@ -186,13 +187,13 @@ class _BatchNorm:
         squares = torch.linalg.vector_norm(dy.detach().float(), dim=sides).double().square()
         return float((squares * self.inverse.double().square()).sum()) / 3
 
-    def _without_weights(self, dy, dx):
-        """A batch norm without gamma and beta: each channel is a row."""
+    def _without_sums(self, dy, dx):
+        """Where gamma or beta is absent or frozen, so that their gradients do not tell: each channel is a row."""
         if dx is None:
-            return None, 0.0
+            return None
         g, dx = (t.detach().transpose(0, 1).reshape(dy.shape[1], -1) for t in (dy, dx))
         g = g if self.gamma is None else g * self.gamma[:, None]
-        return gains.normalised_rows(g, dx, self.inverse, False), None
+        return gains.normalised_rows(g, dx, self.inverse, False)
 
 
 class _RowNorm:
@@ -242,13 +243,14 @@ class _RowNorm:
 class _Elementwise:
     samples = ()
 
-    def __init__(self, used):
-        self.key, self.role, self.x = used.key, used.role, taken(used.tensor)
+    def __init__(self, used, facts):
+        self.key, self.role, self.eb = used.key, used.role, facts[used.key].eb
+        self.x = taken(used.tensor, _ELEMENTS)
 
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
             return []
-        return [Observation(self.key, "passed", gains.elementwise(self.role, self.x, taken(grad_outputs[0])))]
+        return [Observation(self.key, "passed", gains.elementwise(self.role, self.x, taken(grad_outputs[0], _ELEMENTS), self.eb))]
 
 
 class _Softmax:
@@ -330,5 +332,5 @@ def watch_of(node, kind, fields, facts):
     if used is None:
         return None
     if used.role in gains.ELEMENTWISE:
-        return _Elementwise(used)
+        return _Elementwise(used, facts)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None
