@@ -32,7 +32,8 @@ STATUS_NAMES = {1: "argument", 2: "overflow", 3: "memory", 4: "capacity", 5: "co
 
 
 class CometError(RuntimeError):
-    """What Comet could not do, in a sentence. `status` is a value of STATUS_NAMES, or "library" where the library is not usable."""
+    """What Comet could not do, in a sentence. `status` is a value of STATUS_NAMES, "library" where the library is not usable, or
+    "measure" where a function could not be measured."""
 
     def __init__(self, sentence, status):
         super().__init__(sentence)

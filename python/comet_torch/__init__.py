@@ -8,5 +8,6 @@
 from comet_codec import CometError, __version__
 
 from .context import Memory, compress
+from .peak import Peak, peak
 
-__all__ = ["CometError", "Memory", "__version__", "compress"]
+__all__ = ["CometError", "Memory", "Peak", "__version__", "compress", "peak"]

@@ -1,12 +1,13 @@
 """`compress`: the context manager that a training script uses."""
 import torch
 
-from .bounds import FixedBounds, parse_bound
+from .bounds import FixedBounds
 from .hooks import Hooks
-from .policy import Policy
+from .policy import Policy, parse_bound
 from .report import Report
 from .session import Session
-from .structure import NodeHook
+from .steps import after_step
+from .structure import structure_of, watch_backward
 
 _LEAST_BYTES = 8192
 
@@ -14,7 +15,7 @@ _LEAST_BYTES = 8192
 def compress(model=None, optimizer=None, *, eb=None, level="fast", overrides=None):
     """Keeps what forward saves for backward compressed, within the `with` block.
 
-    eb: a fixed bound for all tensors that may have an error: a number, "0.1std", "0.01range" or "lossless".
+    eb: a fixed bound for all tensors that may have an error: a number, "0.1std" or "lossless".
     level: "fast", "dense" or "auto".
     overrides: bounds of parts of the model by the pattern of their modules' names, {"layer1.*": dict(eb=...), "*.attn": "lossless"};
     the last that fits decides.
@@ -31,7 +32,9 @@ class Memory:
         self.model, self.optimizer = model, optimizer
         self.session = Session()
         self.figures = Report()
-        self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), FixedBounds(parse_bound(eb, level)), self.figures, _LEAST_BYTES)
+        bound = parse_bound(eb, level)
+        assessor = FixedBounds(bound.eb, bound.relative == "std", bound.level)
+        self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), assessor, self.figures, _LEAST_BYTES)
         self.handles = []
         self.open = []
 
@@ -40,8 +43,8 @@ class Memory:
         hooks.step_by_backward = self.optimizer is None
         self._watch_modules()
         if self.optimizer is not None:
-            self.handles.append(self.optimizer.register_step_post_hook(lambda *_: hooks.end_step()))
-        self.open = [NodeHook(hooks).context(), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
+            self.handles.append(after_step(self.optimizer, hooks.end_step))
+        self.open = [watch_backward(), structure_of(hooks), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
         for context in self.open:
             context.__enter__()
         return self

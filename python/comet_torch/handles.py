@@ -8,6 +8,7 @@ import torch
 
 from .session import DTYPES
 
+_UNTYPED = hasattr(torch.Tensor, "untyped_storage")
 _EMPTY = {}
 _LEAST_SHARE = 0.2
 
@@ -24,7 +25,7 @@ def version_token(tensor):
 
 def storage_of(tensor):
     """The untyped storage; torch before 2.0 hands it out through the typed one."""
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()._untyped()
+    return tensor.untyped_storage() if _UNTYPED else tensor.storage().untyped()
 
 
 def changed(shape, found, expected):

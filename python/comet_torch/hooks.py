@@ -7,24 +7,16 @@ import weakref
 
 import torch
 
-from .bounds import lossless
+from .bounds import LOSSLESS, Saved
 from .handles import Content, Shape, Ticket, changed, codable, layout_of, storage_of
+from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Sites
+from .structure import in_backward
 
-_backward_task = torch._C._current_graph_task_id if hasattr(torch._C, "_current_graph_task_id") else None
 _FLOATS = frozenset({torch.float32, torch.float16, torch.bfloat16, torch.float64})
+_NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-
-
-class Saved:
-    """One saved field of a node. `tensor` is raw, and alive during the call only."""
-
-    __slots__ = ("field", "role", "ticket", "site", "tensor")
-
-    def __init__(self, field, role, ticket, tensor):
-        self.field, self.role, self.ticket, self.tensor = field, role, ticket, tensor
-        self.site = None
 
 
 class Registry:
@@ -80,11 +72,12 @@ class Hooks:
         self.backward_seen = False
         self.step_by_backward = False
         self.observer = None
+        self.probe = None  # a list: unpack is called to see tickets
 
     # ---- forward ----
 
     def pack(self, tensor):
-        if _backward_task() != -1 or type(tensor) not in _PLAIN:
+        if in_backward() or type(tensor) not in _PLAIN:
             return self._pass(Ticket(tensor))
         if self.backward_seen:
             self._first_after_backward()
@@ -116,7 +109,7 @@ class Hooks:
     def node_made(self, node, kind, fields):
         """A node is complete; fields: pairs of a field's name and its ticket."""
         with torch.no_grad():
-            saved = [Saved(field, role_of(node, kind, field, ticket.raw), ticket, ticket.raw) for field, ticket in fields]
+            saved = [Saved(None, field, role_of(node, kind, field, ticket.raw), ticket, None, ticket.raw) for field, ticket in fields]
             roles = {}
             for s in saved:
                 s.ticket.role = s.role
@@ -138,19 +131,18 @@ class Hooks:
             return False
         storage = storage_of(tensor)
         content = self.registry.find(storage._cdata, tensor)
+        if content is None and role is Role.SHAPE:
+            ticket.raw, ticket.content = None, Shape(tensor)
+            return False
+        saved.key = self.sites.name(kind, saved.field)
         if content is None:
-            if role is Role.SHAPE:
-                ticket.raw, ticket.content = None, Shape(tensor)
-                return False
-            saved.site = self.sites.next(kind, saved.field, tensor)
+            saved.site = self.sites.get(saved.key, tensor)
             content = self._code(saved, roles.get(storage._cdata, role), storage)
-        elif not _serves(content, role):
-            saved.site = content.site
-            saved.site.learn(role)
-            content = self._code(saved, Role.EXACT, storage)
         else:
             saved.site = content.site
             saved.site.learn(role)
+            if not _serves(content, role):
+                content = self._code(saved, Role.EXACT, storage)
         if content is None:
             self.report.passed(role, tensor)
             ticket.keep()
@@ -183,21 +175,28 @@ class Hooks:
 
     def _code_floats(self, content, saved, dense, channels_last):
         site = saved.site
-        bound = self.policy.override(site) or (lossless() if site.exact else self.assessor.bound(site, saved))
-        if site.exact and not bound.lossless:
-            bound = lossless(bound.level)
-        if bound.lossless and not saved.tensor.requires_grad:
+        bound = self._bound(site, saved)
+        if bound is RAW:
+            return None
+        if bound.eb == 0 and not saved.tensor.requires_grad:
             block = self.session.pack_two(dense)
             if block is not None:
                 return block
-        bound.keep_support = site.support and not bound.lossless
+        if site.support and bound.eb > 0 and not bound.keep_support:
+            bound = bound._replace(keep_support=True)
         block, job = self.session.encode(dense, channels_last, bound)
-        content.bound, content.eb, content.lossless, content.support = bound, job.eb, job.eb == 0, bound.lossless or bound.keep_support
+        content.bound, content.eb, content.lossless, content.support = bound, job.eb, job.eb == 0, job.eb == 0 or bound.keep_support
         content.nonzero = job.n_nonzero / max(content.n_elements, 1)
-        if bound.lossless and site.role is Role.EXACT and job.bytes_coded > 0.9 * job.bytes_raw:
+        if bound.eb == 0 and site.role is Role.EXACT and job.bytes_coded > 0.9 * job.bytes_raw:
             self.session.free(block)
             return None
         return block
+
+    def _bound(self, site, saved):
+        bound = self.policy.override(site)
+        if site.exact and bound is not RAW:
+            return LOSSLESS if bound is None else LOSSLESS._replace(level=bound.level)
+        return self.assessor.bound(site, saved) if bound is None else bound
 
     def _code_integers(self, dense):
         if dense.dtype in (torch.bool, torch.uint8):
@@ -209,6 +208,9 @@ class Hooks:
     # ---- backward ----
 
     def unpack(self, ticket):
+        if self.probe is not None:
+            self.probe.append(ticket)
+            return _NOTHING
         self.backward_seen = True
         raw = ticket.raw
         if raw is not None:

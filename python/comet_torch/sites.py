@@ -1,31 +1,27 @@
-"""Sites: places of the program that save one tensor in memory in each forward.
+"""Names of the places that save tensors, from the modules that run.
 
-A site is named after the module that was running, the node that saved the tensor first, its field, and the how-manieth of these it was
-since the forward began: "layer1.0.bn1:NativeBatchNorm.input#0". It keeps its name from step to step, so that bounds can be its own.
+A use is named after the module that was running, the kind of the node, its field, and the how-manieth of these it was since the
+forward began: "layer1.0.bn1:NativeBatchNorm.input#0". So a place has the same name in every step, and its bound can be its own.
 """
+from .bounds import Site
 from .roles import LOSSY, NEEDS_SUPPORT, stricter
 
 
-class Site:
-    __slots__ = ("name", "module", "kind", "field", "number", "index", "n_elements", "role", "exact", "support", "incompressible",
-                 "override", "figures")
+class Place(Site):
+    """A site, and what the hooks note about it."""
 
-    def __init__(self, module, kind, field, number, index, n_elements):
-        self.module, self.kind, self.field, self.number, self.index = module, kind, field, number, index
-        self.name = None
-        self.n_elements = n_elements
-        self.role = None  # the strictest of its consumers
-        self.exact = self.support = self.incompressible = False
+    __slots__ = ("support", "incompressible", "override", "figures")
+
+    def __init__(self, key, module, index, n_elements):
+        super().__init__(key, module, None, index, n_elements)
+        self.support = self.incompressible = False
         self.override = self.figures = None
 
-    @property
-    def key(self):
-        if self.name is None:
-            self.name = f"{self.module}:{self.kind}.{self.field}#{self.number}"
-        return self.name
-
     def learn(self, role):
-        """A consumer of this role reads the tensor."""
+        """A node reads the tensor in this role."""
+        if role in self.roles:
+            return
+        self.roles.add(role)
         self.role = stricter(self.role, role)
         if role not in LOSSY:
             self.exact = True
@@ -34,27 +30,36 @@ class Site:
 
 
 class Sites:
-    """All sites of a context, and the module that runs."""
+    """All sites of a context, and the stack of modules that run."""
 
     def __init__(self):
-        self.by_place = {}
+        self.by_key = {}
         self.all = []
+        self.keys = {}
         self.counts = {}
         self.stack = [""]
 
-    def next(self, kind, field, tensor):
-        """The site of a tensor that is saved now."""
+    def name(self, kind, field):
+        """The name of the next use of this kind in the module that runs."""
         place = (self.stack[-1], kind, field)
         number = self.counts.get(place, 0)
         self.counts[place] = number + 1
-        key = place + (number,)
-        site = self.by_place.get(key)
+        names = self.keys.get(place)
+        if names is None:
+            names = self.keys[place] = []
+        if number == len(names):
+            names.append(f"{place[0]}:{kind}.{field}#{number}")
+        return names[number]
+
+    def get(self, key, tensor):
+        site = self.by_key.get(key)
         if site is None:
-            site = self.by_place[key] = Site(*place, number, len(self.all), tensor.numel())
+            site = self.by_key[key] = Place(key, self.stack[-1], len(self.all), tensor.numel())
             self.all.append(site)
         return site
 
     def restart(self):
+        """A forward begins."""
         self.counts.clear()
 
     def enter(self, module):
