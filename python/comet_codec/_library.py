@@ -132,6 +132,7 @@ _OTHER = {
     "adapt_complete": (c_int, (c_void_p, c_uint64)),
     "adapt_assess": (None, (c_void_p, c_uint64)),
     "adapt_retreat": (None, (c_void_p, c_uint64)),
+    "adapt_restart": (None, (c_void_p, c_uint64)),
     "adapt_n_assessed": (c_uint64, (c_void_p,)),
     "adapt_eb": (c_double, (c_void_p, c_uint32)),
     "adapt_pass_left": (c_double, (c_void_p, c_uint32)),
