@@ -13,7 +13,7 @@ import math
 import torch
 
 from .adaptive import Adaptive
-from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound
+from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound, lossless
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
 from .samples import TURN_BYTES
@@ -45,7 +45,7 @@ class Use:
 class Place:
     """What is known of a site."""
 
-    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form", "nonfinite")
+    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form", "exact")
 
     def __init__(self, n_elements):
         self.tensor = None  # its number in the native library
@@ -54,6 +54,7 @@ class Place:
         self.roles = set()
         self.new = True  # a consumer was found after the last assessment
         self.form = None
+        self.exact = False  # a use of unknown role was found
 
 
 def _form_of(roles):
@@ -74,7 +75,7 @@ class Assessor:
 
     def _reset(self):
         self.adaptive = Adaptive(self.share, self.window)
-        self.places, self.uses, self.added = {}, {}, []
+        self.places, self.uses, self.added = {}, {}, False
         self.step = self.n_collected = self.n_withdrawals = 0
         self.loss_mean = self.loss_spread = 0.0
         self.turn_filled, self.n_turns = 0, 1
@@ -86,6 +87,9 @@ class Assessor:
         place = self.places.get(site.key)
         if place is None:
             place = self.places[site.key] = Place(saved.tensor.numel())
+        if place.exact:
+            return lossless(self.level)
+        place.roles |= site.roles
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles)
         level = DENSE if self.adaptive.n_assessed < _NARROW_ASSESSMENTS else self.level
@@ -121,28 +125,29 @@ class Assessor:
         """`fields`: all saved fields of a node, those coded with an error among them."""
         facts = {}
         for saved in fields:
-            content = saved.ticket.content
-            if saved.role not in LOSSY or saved.role in HARMLESS or content is None or saved.site is None:
+            if saved.site is None:
                 continue
-            use = self._use_of(saved)
-            if self.watching and content.eb > 0:
-                place = self.places.get(saved.site.key)
-                if place is not None:
-                    sampled = self._is_sampled(use, saved)
-                    facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
+            place, content = self.places.get(saved.site.key), saved.ticket.content
+            if place is None:  # its bound is not adaptive
+                continue
+            place.exact |= saved.site.exact
+            if saved.role not in LOSSY or saved.role in HARMLESS or content is None:
+                continue
+            use = self._use_of(saved, place)
+            # Where a form did not fit this time, eb has another unit.
+            if self.watching and content.eb > 0 and content.bound.form == place.form:
+                sampled = self._is_sampled(use, saved)
+                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 
-    def _use_of(self, saved):
+    def _use_of(self, saved, place):
         use = self.uses.get(saved.key)
         if use is None:
             use = self.uses[saved.key] = Use(saved.key, saved.site.key)
-            place = self.places.get(saved.site.key)
-            if place is not None:
-                place.roles.add(saved.role)
-                place.new = True
-                if self.adaptive.n_assessed > 0:
-                    self.added.append(saved.key)
+            place.roles.add(saved.role)
+            place.new = True
+            self.added |= self.adaptive.n_assessed > 0
         return use
 
     def _watch(self, node, kind, fields, facts):
@@ -238,7 +243,7 @@ class Assessor:
             self.n_withdrawals += 1
         elif self.added:
             self.adaptive.restart(self.step)
-        self.added, self.unsafe = [], False
+        self.added = self.unsafe = False
         self.step += 1
 
     def _assess(self):
@@ -286,7 +291,7 @@ class Assessor:
             "version": _VERSION, "share": self.share, "step": self.step, "n_collected": self.n_collected,
             "n_withdrawals": self.n_withdrawals, "loss_mean": self.loss_mean, "loss_spread": self.loss_spread,
             "turn_filled": self.turn_filled, "n_turns": self.n_turns, "numbers": self.adaptive.numbers(),
-            "places": [(key, p.tensor, p.n_elements, p.deviation, sorted(role.value for role in p.roles), p.new)
+            "places": [(key, p.tensor, p.n_elements, p.deviation, sorted(role.value for role in p.roles), p.new, p.exact)
                        for key, p in self.places.items()],
             "uses": [(u.key, u.site, dict(u.consumers), dict(u.n_weights), {kind: n.state() for kind, n in u.noise.items()}, u.turn,
                       u.n_sampled, u.known) for u in self.uses.values()],
@@ -298,9 +303,9 @@ class Assessor:
         self._reset()
         for name in ("step", "n_collected", "n_withdrawals", "loss_mean", "loss_spread", "turn_filled", "n_turns"):
             setattr(self, name, state[name])
-        for key, tensor, n_elements, deviation, roles, new in state["places"]:
+        for key, tensor, n_elements, deviation, roles, new, exact in state["places"]:
             place = self.places[key] = Place(n_elements)
-            place.tensor, place.deviation, place.new = tensor, deviation, new
+            place.tensor, place.deviation, place.new, place.exact = tensor, deviation, new, exact
             place.roles = {Role(value) for value in roles}
         for key, site, consumers, n_weights, noise, turn, n_sampled, known in state["uses"]:
             use = self.uses[key] = Use(key, site)
