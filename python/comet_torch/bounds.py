@@ -70,28 +70,36 @@ def parse_bound(eb, level="fast"):
 
 
 class FixedBounds:
-    """The assessor of a run with one bound for all tensors that may have an error."""
+    """The assessor of a run with one bound for all tensors that may have an error; assess.py has the adaptive one."""
 
     def __init__(self, bound):
         self.fixed = bound
 
     def bound(self, site, saved):
+        """How the tensor of a site is to be coded; asked before each time it is, except where the site is exact."""
         return self.fixed
 
-    def node_made(self, node, kind, saved):
-        pass
+    def node_made(self, node, kind, fields):
+        """A node exists and its tensors are coded; `fields` are all that it saved, and each `tensor` is still raw."""
+
+    def unpacked(self, ticket, tensor):
+        """Backward reads a tensor whose ticket has a sample."""
+
+    def found_nonfinite(self, site):
+        """A tensor of the site had values that are not finite."""
 
     def begin_step(self):
-        pass
+        """The first forward of a step begins."""
 
     def end_step(self):
-        pass
+        """The optimiser has made its step."""
 
     def report(self, site):
-        return {}
+        return {"eb": self.fixed.eb}
 
     def state_dict(self):
         return {}
 
     def load_state_dict(self, state):
-        pass
+        if state:
+            raise ValueError("this state is of adaptive bounds, and the bounds of this run are fixed: leave out eb, or the state")

@@ -1,9 +1,9 @@
 """`compress`: the context manager that a training script uses."""
 import torch
 
-from .bounds import FixedBounds
+from .bounds import FixedBounds, parse_bound
 from .hooks import Hooks
-from .policy import Policy, parse_bound
+from .policy import Policy
 from .report import Report
 from .session import Session
 from .steps import after_step
@@ -32,8 +32,7 @@ class Memory:
         self.model, self.optimizer = model, optimizer
         self.session = Session()
         self.figures = Report()
-        bound = parse_bound(eb, level)
-        assessor = FixedBounds(bound.eb, bound.relative == "std", bound.level)
+        assessor = FixedBounds(parse_bound(eb, level))
         self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), assessor, self.figures, _LEAST_BYTES)
         self.handles = []
         self.open = []

@@ -1,11 +1,6 @@
 """What a context did: tensors, bytes and time, by site, by module and in all."""
+from .bounds import describe
 
-
-def describe(bound):
-    """A bound as a user would write it."""
-    if bound is None or bound.eb == 0:
-        return "exact"
-    return f"{bound.eb:.3g}" + {"std": "std", "row": " of each row", "probability": " of probabilities"}.get(bound.relative, "")
 
 
 class Figures:
