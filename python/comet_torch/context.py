@@ -1,8 +1,10 @@
 """`compress`: the context manager that a training script uses."""
 import torch
 
+from .assess import Assessor
 from .bounds import FixedBounds, parse_bound
 from .hooks import Hooks
+from .losses import watch_loss
 from .policy import Policy
 from .report import Report
 from .session import Session
@@ -12,27 +14,27 @@ from .structure import structure_of, watch_backward
 _LEAST_BYTES = 8192
 
 
-def compress(model=None, optimizer=None, *, eb=None, level="fast", overrides=None):
+def compress(model=None, optimizer=None, *, eb=None, level="fast", noise=0.01, window=1000, overrides=None):
     """Keeps what forward saves for backward compressed, within the `with` block.
 
-    eb: a fixed bound for all tensors that may have an error: a number, "0.1std" or "lossless".
+    eb: a fixed bound for all tensors that may have an error: a number, "0.1std" or "lossless". Without it each tensor has a bound of
+    its own that follows training: errors add the share `noise` to the variance that each weight's gradient has anyway.
+    window: the most steps between two assessments of these bounds.
     level: "fast", "dense" or "auto".
     overrides: bounds of parts of the model by the pattern of their modules' names, {"layer1.*": dict(eb=...), "*.attn": "lossless"};
     the last that fits decides.
     """
-    return Memory(model, optimizer, eb=eb, level=level, overrides=overrides)
+    return Memory(model, optimizer, eb=eb, level=level, noise=noise, window=window, overrides=overrides)
 
 
 class Memory:
     """What `compress` returns: a context manager, and what it saw."""
 
-    def __init__(self, model, optimizer, *, eb, level, overrides):
-        if eb is None:
-            raise ValueError('a bound is needed, such as eb="0.1std"')
+    def __init__(self, model, optimizer, *, eb, level, noise, window, overrides):
         self.model, self.optimizer = model, optimizer
         self.session = Session()
         self.figures = Report()
-        assessor = FixedBounds(parse_bound(eb, level))
+        assessor = Assessor(noise, level, window) if eb is None else FixedBounds(parse_bound(eb, level))
         self.hooks = Hooks(self.session, Policy(model, overrides, eb, level), assessor, self.figures, _LEAST_BYTES)
         self.handles = []
         self.open = []
@@ -43,7 +45,7 @@ class Memory:
         self._watch_modules()
         if self.optimizer is not None:
             self.handles.append(after_step(self.optimizer, hooks.end_step))
-        self.open = [watch_backward(), structure_of(hooks), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
+        self.open = [watch_backward(), watch_loss(hooks.assessor.loss_known), structure_of(hooks), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)]
         for context in self.open:
             context.__enter__()
         return self
@@ -71,6 +73,14 @@ class Memory:
                 sites.leave(name)
 
             self.handles += [module.register_forward_pre_hook(before), module.register_forward_hook(after)]
+
+    def state_dict(self):
+        """The bounds, for a checkpoint; to be taken between steps."""
+        return self.hooks.assessor.state_dict()
+
+    def load_state_dict(self, state):
+        """Goes on with the bounds of a checkpoint, before the first step."""
+        self.hooks.assessor.load_state_dict(state)
 
     def report(self):
         return str(self.figures)

@@ -313,6 +313,21 @@ _NORMS = frozenset({"NativeLayerNorm", "FusedRmsNorm", "NativeGroupNorm"})
 _CONVOLUTIONS = frozenset({"Convolution", "ConvolutionOverrideable", "MkldnnConvolution"})
 
 
+class _Exponential:
+    """y = exp(x), dx = dy y: a product whose other factor is x."""
+
+    samples = ()
+
+    def __init__(self, used, facts):
+        self.key, self.nonzero = used.key, facts[used.key].nonzero
+
+    def observe(self, grad_inputs, grad_outputs):
+        dy, dx = grad_outputs[0], _gradient(grad_inputs, 0)
+        if dy is None or dx is None:
+            return []
+        return [Observation(self.key, "passed", gains.product(1, self.nonzero, gains.energy(dy), gains.energy(dx)))]
+
+
 def watch_of(node, kind, fields, facts):
     """A watch, or None where no rule for this kind of node is known. `fields`: {name: Saved}; `facts`: {key of a use: Facts}, of the
     uses that may have errors."""
@@ -331,6 +346,8 @@ def watch_of(node, kind, fields, facts):
     used = next((f for f in fields.values() if f.key in facts), None)
     if used is None:
         return None
+    if kind == "Exp":
+        return _Exponential(used, facts)
     if used.role in gains.ELEMENTWISE:
         return _Elementwise(used, facts)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None
