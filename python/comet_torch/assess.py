@@ -13,7 +13,7 @@ import math
 import torch
 
 from .adaptive import Adaptive
-from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound, lossless
+from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
 from .samples import TURN_BYTES
@@ -24,6 +24,8 @@ _WIDEST = 0.35  # deviations; docs/theory.md, section 8
 _NARROW_ASSESSMENTS = 2  # level dense until bounds have doubled twice
 _LEAD = 10  # steps before an assessment in which gradients are already averaged
 _SPIKE, _SPIKE_SPREADS = 2.0, 6.0  # a spike is twice the mean loss, and six mean deviations above it
+# Of the share, what one consumer may add to one of several gradients that its node passes on; docs/theory.md, section 9.
+_LOCAL = 1 / 8
 _VERSION = 1
 
 
@@ -45,7 +47,7 @@ class Use:
 class Place:
     """What is known of a site."""
 
-    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form", "exact")
+    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form")
 
     def __init__(self, n_elements):
         self.tensor = None  # its number in the native library
@@ -54,7 +56,6 @@ class Place:
         self.roles = set()
         self.new = True  # a consumer was found after the last assessment
         self.form = None
-        self.exact = False  # a use of unknown role was found
 
 
 def _form_of(roles):
@@ -76,7 +77,7 @@ class Assessor:
     def _reset(self):
         self.adaptive = Adaptive(self.share, self.window)
         self.places, self.uses, self.added = {}, {}, False
-        self.step = self.n_collected = self.n_withdrawals = 0
+        self.step = self.n_collected = self.n_withdrawals = self.n_pass = 0
         self.loss_mean = self.loss_spread = 0.0
         self.turn_filled, self.n_turns = 0, 1
         self.unsafe = False
@@ -87,8 +88,6 @@ class Assessor:
         place = self.places.get(site.key)
         if place is None:
             place = self.places[site.key] = Place(saved.tensor.numel())
-        if place.exact:
-            return lossless(self.level)
         place.roles |= site.roles
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles)
@@ -130,7 +129,6 @@ class Assessor:
             place, content = self.places.get(saved.site.key), saved.ticket.content
             if place is None:  # its bound is not adaptive
                 continue
-            place.exact |= saved.site.exact
             if saved.role not in LOSSY or saved.role in HARMLESS or content is None:
                 continue
             use = self._use_of(saved, place)
@@ -207,7 +205,8 @@ class Assessor:
         if not due or self.unsafe or seen.gain is None or noise is None:
             return False
         consumer = self._consumer_of(use, seen)
-        self.adaptive.observe(consumer, seen.gain, noise, seen.quotient * seen.gain * facts.eb**2, facts.eb)
+        gain = seen.gain if seen.local is None else max(seen.gain, seen.local / (_LOCAL * max(1, self.n_pass)))
+        self.adaptive.observe(consumer, gain, noise, seen.quotient * gain * facts.eb**2, facts.eb)
         return True
 
     def _noise_of(self, use, seen):
@@ -224,6 +223,7 @@ class Assessor:
             if place.tensor is None:
                 place.tensor = self.adaptive.add_tensor(use.site, max(1, place.n_elements))
             n_weights = use.n_weights[seen.kind] if seen.gradient is not None else 0
+            self.n_pass += seen.gradient is None
             consumer = use.consumers[seen.kind] = self.adaptive.add_consumer(place.tensor, f"{use.key} {seen.kind}", n_weights)
         return consumer
 
@@ -289,9 +289,9 @@ class Assessor:
         """Between steps: all that decides later bounds."""
         return {
             "version": _VERSION, "share": self.share, "step": self.step, "n_collected": self.n_collected,
-            "n_withdrawals": self.n_withdrawals, "loss_mean": self.loss_mean, "loss_spread": self.loss_spread,
+            "n_withdrawals": self.n_withdrawals, "n_pass": self.n_pass, "loss_mean": self.loss_mean, "loss_spread": self.loss_spread,
             "turn_filled": self.turn_filled, "n_turns": self.n_turns, "numbers": self.adaptive.numbers(),
-            "places": [(key, p.tensor, p.n_elements, p.deviation, sorted(role.value for role in p.roles), p.new, p.exact)
+            "places": [(key, p.tensor, p.n_elements, p.deviation, sorted(role.value for role in p.roles), p.new)
                        for key, p in self.places.items()],
             "uses": [(u.key, u.site, dict(u.consumers), dict(u.n_weights), {kind: n.state() for kind, n in u.noise.items()}, u.turn,
                       u.n_sampled, u.known) for u in self.uses.values()],
@@ -301,11 +301,11 @@ class Assessor:
         if state.get("version") != _VERSION:
             raise ValueError(f"this is no state of adaptive bounds of version {_VERSION}: it says {state.get('version')!r}")
         self._reset()
-        for name in ("step", "n_collected", "n_withdrawals", "loss_mean", "loss_spread", "turn_filled", "n_turns"):
+        for name in ("step", "n_collected", "n_withdrawals", "n_pass", "loss_mean", "loss_spread", "turn_filled", "n_turns"):
             setattr(self, name, state[name])
-        for key, tensor, n_elements, deviation, roles, new, exact in state["places"]:
+        for key, tensor, n_elements, deviation, roles, new in state["places"]:
             place = self.places[key] = Place(n_elements)
-            place.tensor, place.deviation, place.new, place.exact = tensor, deviation, new, exact
+            place.tensor, place.deviation, place.new = tensor, deviation, new
             place.roles = {Role(value) for value in roles}
         for key, site, consumers, n_weights, noise, turn, n_sampled, known in state["uses"]:
             use = self.uses[key] = Use(key, site)

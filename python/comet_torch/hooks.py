@@ -25,6 +25,7 @@ class Hooks:
     def __init__(self, session, policy, assessor, report, least_bytes):
         self.policy, self.assessor, self.report = policy, assessor, report
         self.least_bytes = least_bytes
+        self.active = True  # false in a forked process
         self.coder = Coder(session, assessor)
         self.registry = Registry()
         self.sites = Sites()
@@ -39,7 +40,7 @@ class Hooks:
 
     def pack(self, tensor):
         ticket = Ticket(tensor)
-        if in_backward() or type(tensor) not in _PLAIN:
+        if type(tensor) not in _PLAIN or in_backward() or not self.active:
             ticket.keep()
             return ticket
         if self.backward_seen:

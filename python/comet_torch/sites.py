@@ -3,7 +3,7 @@
 A use is named after the module that was running, the kind of the node, its field, and the how-manieth of these it was since the
 forward began: "layer1.0.bn1:NativeBatchNorm.input#0". So a place has the same name in every step, and its bound can be its own.
 """
-from .roles import LOSSY, NEEDS_SUPPORT, stricter
+from .roles import LOSSY, NEEDS_SUPPORT, Role, stricter
 
 
 class Site:
@@ -81,3 +81,17 @@ class Sites:
     def leave(self, module):
         while len(self.stack) > 1 and self.stack.pop() != module:
             pass
+
+    # ---- state, so that a resumed run codes as the one that was interrupted ----
+
+    def state(self):
+        return [(s.key, s.module, s.n_elements, sorted(role.value for role in s.roles), s.incompressible) for s in self.all]
+
+    def load(self, state):
+        self.by_key, self.all = {}, []
+        for key, module, n_elements, roles, incompressible in state:
+            site = self.by_key[key] = Site(key, module, len(self.all), n_elements)
+            self.all.append(site)
+            for value in roles:
+                site.learn(Role(value))
+            site.incompressible = incompressible

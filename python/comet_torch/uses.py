@@ -40,6 +40,7 @@ class Observation(NamedTuple):
     gain: Optional[float]  # None: not known
     gradient: Optional[torch.Tensor] = None  # of a parameter consumer
     quotient: float = float("nan")  # measured over predicted squared error
+    local: Optional[float] = None  # of several gradients passed on, the largest gain in units of one's own energy
 
 
 def _gradient(grads, index):
@@ -305,8 +306,8 @@ class _Attention:
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
             return []
-        found = self.sample.gains(grad_outputs[0]) if self.sample else (None,) * 4
-        return [Observation(key, "passed", gain) for key, gain in zip(self.keys, found) if key]
+        found = self.sample.gains(grad_outputs[0]) if self.sample else ((None, None),) * 4
+        return [Observation(key, "passed", whole, local=worst) for key, (whole, worst) in zip(self.keys, found) if key]
 
 
 _NORMS = frozenset({"NativeLayerNorm", "FusedRmsNorm", "NativeGroupNorm"})

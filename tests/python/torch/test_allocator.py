@@ -160,3 +160,10 @@ def test_freed_memory_is_given_back(tmp_path, kind):
     path.write_text(CHAIN)
     net = int(run("run", "--allocator", kind, path))
     assert 16e6 < net < 80e6  # 16.8 MB are held, 168 MB were made
+
+
+def test_starting_a_script_does_not_import_torch():
+    code = ("import sys, comet_torch.__main__; assert 'torch' not in sys.modules; "
+            "from comet_torch import *; assert 'torch' in sys.modules and callable(peak) and callable(compress); "
+            "import comet_torch.peak_memory; assert callable(comet_torch.peak) and 'peak' in dir(comet_torch)")
+    subprocess.run([sys.executable, "-c", code], check=True)
