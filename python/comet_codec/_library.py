@@ -186,14 +186,19 @@ def library_path():
 def native():
     """The library, loaded and checked once. Raises CometError with the reason and what helps."""
     path = library_path()
+    again = "build it again with `pip install --force-reinstall ./python`, or in a source tree with " \
+            "`cmake --build build --target comet_native`"
     try:
         library = ctypes.CDLL(path)
         library.comet_native_version.restype = c_char_p
         found = library.comet_native_version().decode("ascii", "replace")
     except (OSError, AttributeError) as error:
-        raise CometError(f"{path} cannot be used: {error}; build or install it again with `pip install ./python`", "library") from None
+        raise CometError(f"{path} cannot be used: {error}; {again}", "library") from None
     if found != __version__:
-        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: install both together with "
-                         "`pip install --force-reinstall ./python`, or unset COMET_NATIVE where it names an old build", "library")
-    _declare(library)
+        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: {again}, and unset COMET_NATIVE where it "
+                         "names an old build", "library")
+    try:
+        _declare(library)
+    except AttributeError as error:
+        raise CometError(f"{path} is older than the Python package: {error}; {again}", "library") from None
     return library

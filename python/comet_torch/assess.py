@@ -24,6 +24,8 @@ _WIDEST = 0.35  # deviations; docs/theory.md, section 8
 _NARROW_ASSESSMENTS = 2  # level dense until bounds have doubled twice
 _LEAD = 10  # steps before an assessment in which gradients are already averaged
 _SPIKE, _SPIKE_SPREADS = 2.0, 6.0  # a spike is twice the mean loss, and six mean deviations above it
+# Of the share, what one consumer may add to one of several gradients that its node passes on; docs/theory.md, section 9.
+_LOCAL = 1 / 8
 _VERSION = 1
 
 
@@ -45,7 +47,7 @@ class Use:
 class Place:
     """What is known of a site."""
 
-    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form", "nonfinite")
+    __slots__ = ("tensor", "n_elements", "deviation", "roles", "new", "form")
 
     def __init__(self, n_elements):
         self.tensor = None  # its number in the native library
@@ -74,8 +76,8 @@ class Assessor:
 
     def _reset(self):
         self.adaptive = Adaptive(self.share, self.window)
-        self.places, self.uses, self.added = {}, {}, []
-        self.step = self.n_collected = self.n_withdrawals = 0
+        self.places, self.uses, self.added = {}, {}, False
+        self.step = self.n_collected = self.n_withdrawals = self.n_pass = 0
         self.loss_mean = self.loss_spread = 0.0
         self.turn_filled, self.n_turns = 0, 1
         self.unsafe = False
@@ -86,6 +88,7 @@ class Assessor:
         place = self.places.get(site.key)
         if place is None:
             place = self.places[site.key] = Place(saved.tensor.numel())
+        place.roles |= site.roles
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles)
         level = DENSE if self.adaptive.n_assessed < _NARROW_ASSESSMENTS else self.level
@@ -121,28 +124,28 @@ class Assessor:
         """`fields`: all saved fields of a node, those coded with an error among them."""
         facts = {}
         for saved in fields:
-            content = saved.ticket.content
-            if saved.role not in LOSSY or saved.role in HARMLESS or content is None or saved.site is None:
+            if saved.site is None:
                 continue
-            use = self._use_of(saved)
-            if self.watching and content.eb > 0:
-                place = self.places.get(saved.site.key)
-                if place is not None:
-                    sampled = self._is_sampled(use, saved)
-                    facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
+            place, content = self.places.get(saved.site.key), saved.ticket.content
+            if place is None:  # its bound is not adaptive
+                continue
+            if saved.role not in LOSSY or saved.role in HARMLESS or content is None:
+                continue
+            use = self._use_of(saved, place)
+            # Where a form did not fit this time, eb has another unit.
+            if self.watching and content.eb > 0 and content.bound.form == place.form:
+                sampled = self._is_sampled(use, saved)
+                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 
-    def _use_of(self, saved):
+    def _use_of(self, saved, place):
         use = self.uses.get(saved.key)
         if use is None:
             use = self.uses[saved.key] = Use(saved.key, saved.site.key)
-            place = self.places.get(saved.site.key)
-            if place is not None:
-                place.roles.add(saved.role)
-                place.new = True
-                if self.adaptive.n_assessed > 0:
-                    self.added.append(saved.key)
+            place.roles.add(saved.role)
+            place.new = True
+            self.added |= self.adaptive.n_assessed > 0
         return use
 
     def _watch(self, node, kind, fields, facts):
@@ -202,7 +205,8 @@ class Assessor:
         if not due or self.unsafe or seen.gain is None or noise is None:
             return False
         consumer = self._consumer_of(use, seen)
-        self.adaptive.observe(consumer, seen.gain, noise, seen.quotient * seen.gain * facts.eb**2, facts.eb)
+        gain = seen.gain if seen.local is None else max(seen.gain, seen.local / (_LOCAL * max(1, self.n_pass)))
+        self.adaptive.observe(consumer, gain, noise, seen.quotient * gain * facts.eb**2, facts.eb)
         return True
 
     def _noise_of(self, use, seen):
@@ -219,6 +223,7 @@ class Assessor:
             if place.tensor is None:
                 place.tensor = self.adaptive.add_tensor(use.site, max(1, place.n_elements))
             n_weights = use.n_weights[seen.kind] if seen.gradient is not None else 0
+            self.n_pass += seen.gradient is None
             consumer = use.consumers[seen.kind] = self.adaptive.add_consumer(place.tensor, f"{use.key} {seen.kind}", n_weights)
         return consumer
 
@@ -238,7 +243,7 @@ class Assessor:
             self.n_withdrawals += 1
         elif self.added:
             self.adaptive.restart(self.step)
-        self.added, self.unsafe = [], False
+        self.added = self.unsafe = False
         self.step += 1
 
     def _assess(self):
@@ -284,7 +289,7 @@ class Assessor:
         """Between steps: all that decides later bounds."""
         return {
             "version": _VERSION, "share": self.share, "step": self.step, "n_collected": self.n_collected,
-            "n_withdrawals": self.n_withdrawals, "loss_mean": self.loss_mean, "loss_spread": self.loss_spread,
+            "n_withdrawals": self.n_withdrawals, "n_pass": self.n_pass, "loss_mean": self.loss_mean, "loss_spread": self.loss_spread,
             "turn_filled": self.turn_filled, "n_turns": self.n_turns, "numbers": self.adaptive.numbers(),
             "places": [(key, p.tensor, p.n_elements, p.deviation, sorted(role.value for role in p.roles), p.new)
                        for key, p in self.places.items()],
@@ -296,7 +301,7 @@ class Assessor:
         if state.get("version") != _VERSION:
             raise ValueError(f"this is no state of adaptive bounds of version {_VERSION}: it says {state.get('version')!r}")
         self._reset()
-        for name in ("step", "n_collected", "n_withdrawals", "loss_mean", "loss_spread", "turn_filled", "n_turns"):
+        for name in ("step", "n_collected", "n_withdrawals", "n_pass", "loss_mean", "loss_spread", "turn_filled", "n_turns"):
             setattr(self, name, state[name])
         for key, tensor, n_elements, deviation, roles, new in state["places"]:
             place = self.places[key] = Place(n_elements)

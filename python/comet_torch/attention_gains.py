@@ -32,7 +32,7 @@ class AttentionSample:
         self.mask = _mask_of(mask, causal, (n, heads, length, k.shape[2]), pick)
 
     def gains(self, dout):
-        """(q, k, v, output): gains of each, from the gradient of the output."""
+        """Of q, k, v and the output: (gain of all three gradients together, largest gain of one of them), from the output's gradient."""
         return _gains(self, dout.detach()[self.example, self.head, self.rows].float())
 
 
@@ -64,17 +64,18 @@ def _gains(a, dout):
     def drawn(like):  # variance 1: ratio() divides by 3
         return (torch.rand(like.shape, generator=generator) * 2 - 1) * 3**0.5
 
-    def worst(dq, dk, dv=None):
-        found = [ratio(energy(x), whole) for x, whole in zip((dq, dk, dv), passed) if x is not None]
-        return None if None in found else max(found)
+    def both(*errors):
+        harm = [energy(error) for error in errors]
+        each = [ratio(one, whole) for one, whole in zip(harm, passed)]
+        return ratio(sum(harm), sum(passed)), None if None in each else max(each)
 
     e = drawn(q)
     by_q = s * (e @ k.T)
-    gain_q = worst(s * ((ds * by_q) @ k), s * ((ds * by_q).T @ q + ds.T @ e), (p * by_q).T @ dout)
+    gain_q = both(s * ((ds * by_q) @ k), s * ((ds * by_q).T @ q + ds.T @ e), (p * by_q).T @ dout)
     e = drawn(k)
     by_k = s * (q @ e.T)
-    gain_k = worst(s * ((ds * by_k) @ k + ds @ e), s * ((ds * by_k).T @ q), (p * by_k).T @ dout)
+    gain_k = both(s * ((ds * by_k) @ k + ds @ e), s * ((ds * by_k).T @ q), (p * by_k).T @ dout)
     by_v = p * (dout @ drawn(v).T)
-    gain_v = worst(s * (by_v @ k), s * (by_v.T @ q))
+    gain_v = both(s * (by_v @ k), s * (by_v.T @ q))
     by_out = p * (dout * drawn(out)).sum(-1, keepdim=True)
-    return gain_q, gain_k, gain_v, worst(s * (by_out @ k), s * (by_out.T @ q))
+    return gain_q, gain_k, gain_v, both(s * (by_out @ k), s * (by_out.T @ q))

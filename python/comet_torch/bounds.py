@@ -88,6 +88,9 @@ class FixedBounds:
     def found_nonfinite(self, site):
         """A tensor of the site had values that are not finite."""
 
+    def loss_known(self, loss):
+        """Before a backward pass: what it begins from, a float."""
+
     def begin_step(self):
         """The first forward of a step begins."""
 

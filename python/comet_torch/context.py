@@ -8,6 +8,7 @@ from .assess import Assessor
 from .bounds import FixedBounds, level_of, parse_bound
 from .hooks import Hooks
 from .intervals import edges
+from .losses import watch_loss
 from .modules import watch_modules
 from .policy import Policy
 from .report import Report
@@ -75,7 +76,8 @@ class Memory:
             self._handles.append(after_step(self.optimizer, hooks.end_step))
         _live.add(self)
         try:
-            for context in (watch_backward(), structure_of(hooks), torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)):
+            for context in (watch_backward(), watch_loss(self.assessor.loss_known), structure_of(hooks),
+                            torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)):
                 context.__enter__()
                 self._open.append(context)
         except BaseException:

@@ -40,6 +40,7 @@ class Observation(NamedTuple):
     gain: Optional[float]  # None: not known
     gradient: Optional[torch.Tensor] = None  # of a parameter consumer
     quotient: float = float("nan")  # measured over predicted squared error
+    local: Optional[float] = None  # of several gradients passed on, the largest gain in units of one's own energy
 
 
 def _gradient(grads, index):
@@ -305,12 +306,27 @@ class _Attention:
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
             return []
-        found = self.sample.gains(grad_outputs[0]) if self.sample else (None,) * 4
-        return [Observation(key, "passed", gain) for key, gain in zip(self.keys, found) if key]
+        found = self.sample.gains(grad_outputs[0]) if self.sample else ((None, None),) * 4
+        return [Observation(key, "passed", whole, local=worst) for key, (whole, worst) in zip(self.keys, found) if key]
 
 
 _NORMS = frozenset({"NativeLayerNorm", "FusedRmsNorm", "NativeGroupNorm"})
 _CONVOLUTIONS = frozenset({"Convolution", "ConvolutionOverrideable", "MkldnnConvolution"})
+
+
+class _Exponential:
+    """y = exp(x), dx = dy y: a product whose other factor is x."""
+
+    samples = ()
+
+    def __init__(self, used, facts):
+        self.key, self.nonzero = used.key, facts[used.key].nonzero
+
+    def observe(self, grad_inputs, grad_outputs):
+        dy, dx = grad_outputs[0], _gradient(grad_inputs, 0)
+        if dy is None or dx is None:
+            return []
+        return [Observation(self.key, "passed", gains.product(1, self.nonzero, gains.energy(dy), gains.energy(dx)))]
 
 
 def watch_of(node, kind, fields, facts):
@@ -331,6 +347,8 @@ def watch_of(node, kind, fields, facts):
     used = next((f for f in fields.values() if f.key in facts), None)
     if used is None:
         return None
+    if kind == "Exp":
+        return _Exponential(used, facts)
     if used.role in gains.ELEMENTWISE:
         return _Elementwise(used, facts)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None
