@@ -13,7 +13,7 @@ CLANG_FORMAT ?= clang-format$(CLANG_VERSION)
 CLANG_TIDY ?= clang-tidy$(CLANG_VERSION)
 with_clang = -DCMAKE_C_COMPILER=clang$(CLANG_VERSION) -DCMAKE_CXX_COMPILER=clang++$(CLANG_VERSION)
 
-SOURCES = $(shell find include src cli tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
+SOURCES = $(shell find include src cli python tests bench examples -name '*.[ch]' -o -name '*.cpp' 2>/dev/null)
 
 # $(call build,PRESET,TARGETS,OPTIONS) configures quietly (stderr still shows errors, and what is left out) and builds.
 build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) $(3) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
@@ -80,7 +80,7 @@ lint: setup-dev ## check layers, words, format and clang-tidy
 	@tools/check_words
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
 	@cmake --preset dev -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null
-	@sed -n 's,^ *"file": "\($(CURDIR)/\(src\|cli\)/[^"]*\)".*,\1,p' build-dev/compile_commands.json | grep -v neon | sort -u | \
+	@sed -n 's,^ *"file": "\($(CURDIR)/\(src\|cli\|python\)/[^"]*\)".*,\1,p' build-dev/compile_commands.json | grep -v neon | sort -u | \
 	    xargs -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 
 install: all ## install to PREFIX (/usr/local); honours DESTDIR

@@ -1,12 +1,16 @@
 """What the hooks hand to autograd in place of saved tensors.
 
-A `Content` is the memory of one tensor: raw until its role is known, then coded. A `Ticket` is one saved tensor: a content, the shape
-and strides that autograd expects back, and the version that the tensor had. Several tickets may share a content: the output of a ReLU
-is also the input of the next convolution, and q, k and v are views of one storage.
+A `Ticket` is one saved tensor. It holds the tensor itself where that passes through, or refers to a `Content`: the coded values of one
+storage, or of a part of one. Several tickets may share a content: the result of a ReLU is also the input of the next convolution, and
+q, k and v are views of one storage.
 """
 import torch
 
+from .session import DTYPES
+
+_UNTYPED = hasattr(torch.Tensor, "untyped_storage")
 _EMPTY = {}
+_LEAST_SHARE = 0.2
 
 
 def version_token(tensor):
@@ -19,56 +23,85 @@ def version_token(tensor):
     return token
 
 
+def storage_of(tensor):
+    """The untyped storage; torch before 2.0 hands it out through the typed one."""
+    return tensor.untyped_storage() if _UNTYPED else tensor.storage().untyped()
+
+
+def changed(shape, found, expected):
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace operation: a saved tensor of shape "
+        f"{list(shape)} is at version {found}; expected version {expected} instead. (comet_torch checks this as PyTorch does without "
+        "hooks.)"
+    )
+
+
 class Content:
-    """One tensor in memory order. `raw` is a flat or dense view of it until it is coded; `block` is what the codec made of it."""
+    """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
+    at element `first` of the storage that they were saved from."""
 
-    __slots__ = ("raw", "block", "session", "shape", "stride", "dtype", "channels_last", "site", "eb", "nonzero", "decoded", "sample",
-                 "exact", "__weakref__")
+    __slots__ = ("session", "registry", "key", "block", "shape", "stride", "dtype", "first", "n_elements", "token", "version", "site",
+                 "bound", "eb", "nonzero", "rms", "raw_bytes", "coded_bytes", "lossless", "support", "n_open", "decoded", "__weakref__")
 
-    def __init__(self, session, raw, channels_last):
+    def __init__(self, session, dense, tensor, first):
         self.session = session
-        self.raw = raw
-        self.block = None
-        self.shape = raw.shape
-        self.stride = raw.stride()
-        self.dtype = raw.dtype
-        self.channels_last = channels_last
-        self.site = None
-        self.eb = 0.0
-        self.nonzero = 1.0
-        self.decoded = None
-        self.sample = None
-        self.exact = True
+        self.registry = self.key = self.block = self.site = self.bound = self.decoded = None
+        self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
+        self.first = first
+        self.n_elements = dense.numel()
+        self.token, self.version = version_token(tensor), tensor._version
+        self.eb, self.nonzero, self.rms = 0.0, 1.0, 0.0
+        self.raw_bytes = self.n_elements * dense.element_size()
+        self.coded_bytes = 0
+        self.lossless = self.support = True
+        self.n_open = 0
 
     def __del__(self):
+        if self.key is not None:
+            self.registry.forget(self)
         if self.block is not None:
-            self.session.release(self)
+            self.session.free(self.block)
+
+    def decode(self):
+        """The dense tensor, from memory where an earlier one still lives."""
+        dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+        self.session.decode(self.block, dense)
+        return dense
 
 
 class Ticket:
-    """A saved tensor. `raw` is the tensor itself until its node has told what it is."""
+    """A saved tensor. `raw` is the tensor itself where it passes through, and until its node has told its role."""
 
-    __slots__ = ("content", "raw", "shape", "stride", "offset", "token", "version", "order", "probe", "whole", "__weakref__")
+    __slots__ = ("raw", "version", "content", "view", "role", "__weakref__")
 
-    def __init__(self, tensor, content, whole):
-        self.content = content
-        self.raw = tensor.detach()
-        self.shape = tensor.shape
-        self.stride = tensor.stride()
-        self.offset = tensor.storage_offset()
-        self.token = version_token(tensor)
+    def __init__(self, tensor):
+        self.raw = tensor
         self.version = tensor._version
-        self.order = -1
-        self.probe = None
-        self.whole = whole  # the content is the whole storage, of which this is a view
+        self.content = self.view = self.role = None
 
-    def check_version(self):
-        if self.token._version != self.version:
-            raise RuntimeError(
-                "one of the variables needed for gradient computation has been modified by an inplace operation: a saved tensor of shape "
-                f"{list(self.shape)} is at version {self.token._version}; expected version {self.version} instead. "
-                "(comet_torch checks this as PyTorch does without hooks.)"
-            )
+    def attach(self, content):
+        """Refers to a content instead of the tensor."""
+        t = self.raw
+        shape, stride, first = t.shape, t.stride(), t.storage_offset() - content.first
+        whole = first == 0 and shape == content.shape and stride == content.stride
+        self.view = None if whole else (shape, stride, first)
+        self.content, self.raw = content, None
+        content.n_open += 1
+
+    def keep(self):
+        """Lets the tensor itself pass through, without its history."""
+        t = self.raw
+        if t.grad_fn is not None:
+            self.raw = t.detach()
+
+
+class Shape:
+    """A saved tensor of which backward reads the shape only."""
+
+    __slots__ = ("shape", "stride", "dtype", "device")
+
+    def __init__(self, tensor):
+        self.shape, self.stride, self.dtype, self.device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
 
 
 def memory_order(tensor):
@@ -82,15 +115,30 @@ def memory_order(tensor):
     return (view, False) if view.is_contiguous() else None
 
 
-def whole_storage(tensor, least_share=0.25):
-    """The storage of `tensor` as a dense matrix whose rows are as long as its largest stride, or None where it is mostly other data."""
+def whole_storage(tensor):
+    """The storage of `tensor` as a dense matrix whose rows are as long as its largest fitting stride; None where the tensor is a small
+    part of it."""
     n = storage_of(tensor).nbytes() // tensor.element_size()
-    if tensor.numel() < least_share * n or tensor.is_sparse or n == 0:
+    if tensor.numel() < _LEAST_SHARE * n or n == 0:
         return None
     strides = [s for s, size in zip(tensor.stride(), tensor.shape) if size > 1 and s > 1]
     row = next((s for s in sorted(strides) if n % s == 0 and s >= 64), n)
     return torch.as_strided(tensor, (n // row, row), (row, 1), 0)
 
 
-def storage_of(tensor):
-    return tensor.untyped_storage() if hasattr(tensor, "untyped_storage") else tensor.storage()
+def layout_of(tensor):
+    """(tensor to code, channels last, first element in the storage) for a saved tensor: itself where it fills its storage, else the
+    whole storage, else a dense copy. The last is None for a copy, which no other ticket may share."""
+    n = storage_of(tensor).nbytes() // tensor.element_size()
+    if tensor.numel() == n or tensor.numel() < _LEAST_SHARE * n:
+        found = memory_order(tensor)
+        if found is not None:
+            return found + (tensor.storage_offset(),)
+    whole = whole_storage(tensor)
+    if whole is not None:
+        return whole, False, 0
+    return tensor.contiguous(), False, None
+
+
+def codable(tensor):
+    return tensor.dtype in DTYPES

@@ -39,6 +39,22 @@ LOSSY = frozenset(
         Role.SHAPE,
     }
 )
+# The strictest first: a tensor with several consumers is coded for the first of these that it has.
+_STRICTNESS = (
+    Role.EXACT, Role.INTEGERS, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
+    Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
+    Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.SHAPE,
+)
+_RANK = {role: rank for rank, role in enumerate(_STRICTNESS)}
+
+
+def stricter(a, b):
+    """The stricter of two roles; either may be None."""
+    if a is None or b is None:
+        return a or b
+    return a if _RANK[a] <= _RANK[b] else b
+
+
 # Roles whose zeros and signs must come back exactly.
 NEEDS_SUPPORT = frozenset({Role.RELU})
 # Roles whose error disturbs the gradient of a weight of their own node.

@@ -53,7 +53,8 @@ int comet_native_adapt_create(comet_native_adapt **out, int rule, double share, 
     if (!out || (rule != ADAPT_NOISE && rule != ADAPT_SIGMA))
         return comet_fail(COMET_ERROR_ARGUMENT, "%d is no rule: 0 (noise) and 1 (sigma) are known", rule);
     if (!(share > 0) || isinf(share) || window == 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a share of %g and a window of %u: both must be positive and finite", share, window);
+        return comet_fail(COMET_ERROR_ARGUMENT, "a share of %g and a window of %u: both must be positive and finite", share,
+                          window);
     comet_native_adapt *a = calloc(1, sizeof *a);
     if (!a)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes", sizeof *a);

@@ -32,7 +32,7 @@ _Static_assert(sizeof(segment) <= TAG_BYTES && sizeof(tag) <= TAG_BYTES, "heads 
 struct block_pool {
     pthread_mutex_t lock;
     segment *segments;
-    size_t n_empty; /* segments without a used piece */
+    size_t n_empty;      /* segments without a used piece */
     tag *lists[N_LISTS]; /* list k: free pieces of 2^k to 2^(k+1) - 1 bytes */
     block_pool_figures figures;
 };
@@ -140,7 +140,7 @@ static bool is_whole_segment(const tag *t)
 static bool has_too_much(const block_pool *pool)
 {
     const uint64_t free_bytes = pool->figures.reserved - pool->figures.used;
-    return free_bytes > pool->figures.reserved / 4;
+    return free_bytes > SEGMENT_BYTES && free_bytes > pool->figures.reserved / 4;
 }
 
 /* Gives empty segments back, first the one that has just become empty. */

@@ -1,10 +1,10 @@
 /*
  * Memory for compressed blocks, which are freed in any order.
  *
- * Blocks lie in segments mapped from the system: 4 MiB, or as much as a larger block needs. Each piece of a segment, free or used,
- * begins with a tag of 64 bytes that has its length and that of the piece before it, so that neighbours are merged when a piece is
- * freed. Free pieces are in lists by the power of two of their length. An empty segment is given back to the system while more than
- * a quarter of what is mapped is free. Memory is aligned to 64 bytes. Any thread.
+ * Blocks lie in segments mapped from the system: 4 MiB, or as much as a larger block needs. Each piece of a segment, free or
+ * used, begins with a tag of 64 bytes that has its length and that of the piece before it, so that neighbours are merged when a
+ * piece is freed. Free pieces are in lists by the power of two of their length. Empty segments are given back to the system
+ * while more than a quarter of what is mapped, and more than 4 MiB, is free. Memory is aligned to 64 bytes. Any thread.
  */
 #ifndef COMET_NATIVE_BLOCK_POOL_H
 #define COMET_NATIVE_BLOCK_POOL_H

@@ -1,13 +1,14 @@
 /*
- * What the Python packages call through ctypes: the codec, a pool of compressed blocks and the adaptive bound, in plain C types.
+ * What the Python packages call through ctypes: the codec, a pool of compressed blocks and the adaptive bound, in plain C
+ * types.
  *
  *   session   comet_native_create, comet_native_destroy: threads, contexts and a pool of blocks
  *   blocks    comet_native_encode, comet_native_pack_*, comet_native_decode, comet_native_free: tensors kept by the library
  *   frames    comet_native_compress, comet_native_decompress, comet_native_describe, comet_native_compare: whole frames
  *   adaptive  comet_native_adapt_*: bounds from what errors do to gradients, src/adapt/adapt.h
  *
- * Every fallible function returns a comet_status; comet_native_last_error has the sentence of the calling thread's last failure.
- * Results are written on success only. Structs that may grow begin with their size, which the caller sets to sizeof.
+ * Every fallible function returns a comet_status; comet_native_last_error has the sentence of the calling thread's last
+ * failure. Results are written on success only. Structs that may grow begin with their size, which the caller sets to sizeof.
  *
  * Threads: a session may be used from several threads at once. An adaptive bound serves one call at a time.
  */
@@ -32,7 +33,8 @@ enum {
 
 /* n_threads: 0 means one per core. entry must be null for our own threads. */
 COMET_API int comet_native_create(comet_native_session **out, uint32_t n_threads, int how, void *entry);
-/* Frees all blocks of the session, too. In a process forked from the session's own it does nothing, as the threads are absent. */
+/* Frees all blocks of the session, too. In a process forked from the session's own it does nothing, as the threads are absent.
+ */
 COMET_API void comet_native_destroy(comet_native_session *session);
 
 /* Bytes of the pool of blocks, and of the buffer that frames are encoded into. */

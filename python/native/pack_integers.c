@@ -1,5 +1,5 @@
-/* Integers as offsets from the least of them, in as many bits as the largest offset has. 64 elements make `bits` words of 64 bits, so
- * that every group begins at a word. Arithmetic is modulo 2^64, which suits signed and unsigned elements alike. */
+/* Integers as offsets from the least of them, in as many bits as the largest offset has. 64 elements make `bits` words of 64
+ * bits, so that every group begins at a word. Arithmetic is modulo 2^64, which suits signed and unsigned elements alike. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -15,19 +15,17 @@ enum { GROUP = 64 };
 typedef void load_function(const void *array, uint64_t first, uint64_t n, uint64_t *values);
 typedef void store_function(void *array, uint64_t first, uint64_t n, const uint64_t *values);
 
-#define DEFINE_LOAD(type)                                                                          \
-    static void load_##type(const void *array, uint64_t first, uint64_t n, uint64_t *values)       \
-    {                                                                                              \
-        const type *x = (const type *)array + first;                                               \
-        for (uint64_t k = 0; k < n; k++)                                                           \
-            values[k] = (uint64_t)x[k];                                                            \
+#define DEFINE_LOAD(type)                                                                    \
+    static void load_##type(const void *array, uint64_t first, uint64_t n, uint64_t *values) \
+    {                                                                                        \
+        for (uint64_t k = 0; k < n; k++)                                                     \
+            values[k] = (uint64_t)((const type *)array)[first + k];                          \
     }
-#define DEFINE_STORE(type)                                                                         \
-    static void store_##type(void *array, uint64_t first, uint64_t n, const uint64_t *values)      \
-    {                                                                                              \
-        type *x = (type *)array + first;                                                           \
-        for (uint64_t k = 0; k < n; k++)                                                           \
-            x[k] = (type)values[k];                                                                \
+#define DEFINE_STORE(type)                                                                    \
+    static void store_##type(void *array, uint64_t first, uint64_t n, const uint64_t *values) \
+    {                                                                                         \
+        for (uint64_t k = 0; k < n; k++)                                                      \
+            ((type *)array)[first + k] = (type)values[k];                                     \
     }
 
 DEFINE_LOAD(int8_t)
@@ -138,8 +136,14 @@ static void pack_group(const uint64_t *values, uint64_t n, uint64_t least, unsig
         *words = word;
 }
 
+/* With 0 bits there are no words. */
 static void unpack_group(const uint64_t *words, uint64_t n, uint64_t least, unsigned bits, uint64_t *values)
 {
+    if (bits == 0) {
+        for (uint64_t k = 0; k < n; k++)
+            values[k] = least;
+        return;
+    }
     const uint64_t mask = (UINT64_C(1) << bits) - 1;
     for (uint64_t k = 0; k < n; k++) {
         const uint64_t at = k * bits;

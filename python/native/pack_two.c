@@ -1,5 +1,5 @@
-/* Arrays of at most two bit patterns (masks, ReLU's signs, constants): one bit an element, 0 for the first pattern. An array of one
- * pattern has no payload. */
+/* Arrays of at most two bit patterns (masks, ReLU's signs, constants): one bit an element, 0 for the first pattern. An array of
+ * one pattern has no payload. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -90,8 +90,8 @@ static void unpack_part(void *arg, uint64_t first, uint64_t n)
     p->loops->unpack(p->dst, first, n, p->values, p->packed);
 }
 
-/* Finds both patterns; returns how many there are, were there no third one: 0 to 2. Most arrays with many patterns have three of
- * them in the first GROUP elements, which *more says. */
+/* Finds both patterns; returns how many there are, were there no third one: 0 to 2. Most arrays with many patterns have three
+ * of them in the first GROUP elements, which *more says. */
 static unsigned find_patterns(const loops *l, const void *src, uint32_t element_bytes, uint64_t n, uint64_t *values, bool *more)
 {
     *more = false;

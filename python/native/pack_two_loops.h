@@ -1,5 +1,5 @@
-/* Loops over arrays with at most two bit patterns, included once for each width with WIDTH (8, 16, 32 or 64) defined. Groups of 64
- * elements, plain enough for a compiler to vectorise. */
+/* Loops over arrays with at most two bit patterns, included once for each width with WIDTH (8, 16, 32 or 64) defined. Groups of
+ * 64 elements, plain enough for a compiler to vectorise. */
 #define ELEMENT PASTE(PASTE(uint, WIDTH), _t)
 #define NAMED(name) PASTE(name, WIDTH)
 

@@ -37,12 +37,12 @@ static comet_status scratch_reserve(scratch *s, size_t bytes)
     return COMET_OK;
 }
 
-/* A frame of `frame_bytes` was made: pages beyond what is kept go back to the system. */
-static void scratch_trim(scratch *s, size_t frame_bytes)
+/* The first `touched` bytes may have been written: pages beyond what is kept go back to the system. */
+static void scratch_trim(scratch *s, size_t touched)
 {
-    if (frame_bytes > SCRATCH_KEPT)
+    if (touched > SCRATCH_KEPT)
         madvise((char *)s->data + SCRATCH_KEPT, s->bytes - SCRATCH_KEPT, MADV_DONTNEED);
-    const size_t kept = frame_bytes < SCRATCH_KEPT ? frame_bytes : SCRATCH_KEPT;
+    const size_t kept = touched < SCRATCH_KEPT ? touched : SCRATCH_KEPT;
     s->touched = kept > s->touched ? kept : s->touched;
 }
 
@@ -160,6 +160,18 @@ int comet_native_sizes(const comet_native_job *job, size_t *tensor_bytes, size_t
 
 /* ---- frames in blocks ---- */
 
+/* The frame in the scratch buffer becomes a block. */
+static comet_status keep_frame(comet_native_session *session, const comet_tensor *tensor, const comet_stats *stats,
+                               comet_native_block **out)
+{
+    comet_native_block *block = NULL;
+    TRY(block_create(session, BLOCK_FRAME, stats->bytes_out, stats->bytes_in, &block));
+    memcpy(block_payload(block), session->scratch.data, (size_t)stats->bytes_out);
+    block->element_bytes = (uint32_t)comet_dtype_bytes(tensor->dtype);
+    *out = block;
+    return COMET_OK;
+}
+
 /* Encodes into the scratch buffer; the session's encoder is locked. */
 static comet_status encode_locked(comet_native_session *session, comet_native_job *job, const void *src,
                                   comet_native_block **out)
@@ -168,20 +180,19 @@ static comet_status encode_locked(comet_native_session *session, comet_native_jo
     comet_params params;
     comet_stats stats;
     size_t capacity = 0, bytes = 0;
-    comet_native_block *block = NULL;
     TRY(read_job(job, &tensor, &params));
     TRY(comet_compress_bound(&tensor, &params, &capacity));
     TRY(scratch_reserve(&session->scratch, capacity));
     comet_stats_init(&stats);
-    TRY(comet_encoder_run(session->encoder, &tensor, &params, src, session->scratch.data, capacity, &bytes, &stats));
-    const comet_status status = block_create(session, BLOCK_FRAME, bytes, stats.bytes_in, &block);
-    if (status == COMET_OK) {
-        memcpy(block_payload(block), session->scratch.data, bytes);
-        block->element_bytes = (uint32_t)comet_dtype_bytes(tensor.dtype);
+    comet_status status =
+        comet_encoder_run(session->encoder, &tensor, &params, src, session->scratch.data, capacity, &bytes, &stats);
+    /* A search for a ratio, or a run that failed, may have written more than the frame. */
+    const bool one_run = status == COMET_OK && params.bound_mode != COMET_BOUND_RATIO;
+    if (status == COMET_OK)
+        status = keep_frame(session, &tensor, &stats, out);
+    if (status == COMET_OK)
         write_job(job, &stats);
-        *out = block;
-    }
-    scratch_trim(&session->scratch, bytes);
+    scratch_trim(&session->scratch, one_run ? bytes : capacity);
     return status;
 }
 
@@ -236,8 +247,7 @@ int comet_native_compress(comet_native_session *session, comet_native_job *job, 
     TRY(read_job(job, &tensor, &params));
     comet_stats_init(&stats);
     pthread_mutex_lock(&session->encoding);
-    const comet_status status =
-        comet_encoder_run(session->encoder, &tensor, &params, src, dst, capacity, frame_bytes, &stats);
+    const comet_status status = comet_encoder_run(session->encoder, &tensor, &params, src, dst, capacity, frame_bytes, &stats);
     pthread_mutex_unlock(&session->encoding);
     if (status == COMET_OK)
         write_job(job, &stats);

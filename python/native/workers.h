@@ -2,7 +2,8 @@
  * Parallel-for of a session: our own threads, PyTorch's or those of libgomp, as a comet_parallel hook.
  *
  * Tasks are claimed in ascending order from a counter, so that they balance whatever ranges the host hands out. One run has the
- * threads at a time: a run that finds them busy is made by its caller alone, since results are the same for any number of threads.
+ * threads at a time: a run that finds them busy is made by its caller alone, since results are the same for any number of
+ * threads.
  */
 #ifndef COMET_NATIVE_WORKERS_H
 #define COMET_NATIVE_WORKERS_H

@@ -1,0 +1,116 @@
+"""Tensors to blocks of the native library and back, with the threads that torch itself uses.
+
+A `Session` owns the pool that holds all coded bytes. It lives as long as the last content coded with it, which may outlive the
+`with` block. The native calls release the interpreter's lock.
+"""
+import ctypes
+import os
+
+import torch
+
+from comet_codec import CometError
+from comet_codec._library import (ABSOLUTE, AUTO, CHANNELS_LAST, DENSE, FAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, STDDEV,
+                                   TORCH_THREADS, Figures, Job, native)
+
+DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
+_LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
+_MODES = {None: ABSOLUTE, "std": STDDEV}
+_SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+
+
+def _address(library, name):
+    try:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
+def _loaded(name):
+    """The shared library whose file name begins so, if this process has loaded it already."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")[2]
+            if path and os.path.basename(path).startswith(name):
+                return ctypes.CDLL("/" + path)
+    return None
+
+
+def host_threads():
+    """(kind, entry point) of the threads that work for torch: its own parallel-for, else its libgomp, else threads of ours."""
+    for name, symbol, kind in (("libtorch_cpu.", "torch_parallel_for", TORCH_THREADS), ("libgomp", "GOMP_parallel", GOMP_THREADS)):
+        library = _loaded(name)
+        entry = _address(library, symbol) if library else None
+        if entry:
+            return kind, entry
+    return OWN_THREADS, None
+
+
+class Session:
+    def __init__(self):
+        self.native = native()
+        self.handle = ctypes.c_void_p()
+        self.process = os.getpid()
+        kind, entry = host_threads()
+        self.native.comet_native_create(ctypes.byref(self.handle), torch.get_num_threads(), kind, entry)
+        self.jobs = {}
+        self._encode, self._decode, self._free = (getattr(self.native, "comet_native_" + n) for n in ("encode", "decode", "free"))
+
+    def __del__(self):
+        if self.handle and os.getpid() == self.process:
+            self.native.comet_native_destroy(self.handle)
+
+    # ---- encoding; each function returns the address of a block ----
+
+    def job(self, dtype, shape, channels_last):
+        """The reusable description of tensors of this type and shape."""
+        key = (dtype, shape, channels_last)
+        job = self.jobs.get(key)
+        if job is None:
+            dims = shape if 0 < len(shape) <= MAX_DIMS else (shape.numel(),)
+            job = Job(dtype=DTYPES[dtype], n_dims=len(dims), layout=CHANNELS_LAST if channels_last else PLANAR)
+            job.dims[: len(dims)] = dims
+            job = self.jobs[key] = (job, ctypes.byref(job))
+        return job
+
+    def encode(self, tensor, channels_last, bound):
+        """Encodes a tensor that is dense in memory. Returns the block and the job, whose results hold until the next call."""
+        job, pointer = self.job(tensor.dtype, tensor.shape, channels_last)
+        job.bound_mode, job.bound, job.level = _MODES[bound.relative], bound.eb, _LEVELS[bound.level]
+        job.keep_support, job.dither = bound.keep_support, bound.dither
+        block = ctypes.c_void_p()
+        self._encode(self.handle, pointer, tensor.data_ptr(), ctypes.byref(block))
+        return block.value, job
+
+    def pack_two(self, tensor):
+        """A block of a tensor with at most two different values, or None."""
+        block = ctypes.c_void_p()
+        self.native.comet_native_pack_two(self.handle, tensor.data_ptr(), tensor.element_size(), tensor.numel(), ctypes.byref(block))
+        return block.value
+
+    def pack_integers(self, tensor):
+        """A block of integers in fewer bits, or None where that saves nothing."""
+        block = ctypes.c_void_p()
+        self.native.comet_native_pack_integers(self.handle, tensor.data_ptr(), tensor.element_size(), tensor.dtype in _SIGNED,
+                                               tensor.numel(), ctypes.byref(block))
+        return block.value
+
+    # ---- decoding ----
+
+    def decode(self, block, tensor):
+        """Decodes into a tensor that is dense in memory."""
+        self._decode(self.handle, block, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def block_bytes(self, block):
+        return self.native.comet_native_block_bytes(block)
+
+    def free(self, block):
+        if os.getpid() == self.process:
+            self._free(self.handle, block)
+
+    def memory(self):
+        figures = Figures()
+        self.native.comet_native_memory(self.handle, ctypes.byref(figures))
+        return figures
+
+
+__all__ = ["CometError", "DTYPES", "Session", "host_threads"]

@@ -1,0 +1,182 @@
+"""Who saved a tensor, and as what: from autograd nodes to fields and tickets.
+
+Torch 2.15 calls a hook with each node right after it has saved its tensors, and what pack returned is at node._raw_saved_<field>.data:
+`NodeHook`. On older torch `CallWatch` looks, after each call of a torch function, at the nodes that are new in the graph of its result.
+Reading node._saved_<field> calls unpack with the ticket, which tells whose it is.
+"""
+import contextlib
+
+import torch
+from torch.autograd import Variable
+from torch.overrides import TorchFunctionMode
+
+from .handles import Ticket
+from .roles import kind_of
+
+_RAW_PREFIX, _PREFIX = "_raw_saved_", "_saved_"
+_NO_TENSOR = (int, float, str, torch.dtype)
+_MARK = "comet_torch"
+# Calls of torch functions after which a ticket whose node was not found passes through.
+_PATIENCE = 16
+
+
+def structure_of(hooks):
+    """What this torch has to tell hooks.node_made of new nodes; a context manager."""
+    return NodeHook(hooks) if hasattr(torch.autograd.graph, "node_creation_hook") else CallWatch(hooks)
+
+
+class NodeHook:
+    """Called with every new node."""
+
+    def __init__(self, hooks):
+        self.hooks = hooks
+        self.known = {}
+        self.context = torch.autograd.graph.node_creation_hook(self)
+
+    def __enter__(self):
+        self.context.__enter__()
+
+    def __exit__(self, *error):
+        self.context.__exit__(*error)
+
+    def __call__(self, node):
+        pending = self.hooks.pending
+        if not pending:
+            return
+        self.hooks.pending = []
+        name = node.name()
+        found = self.known.get(name)
+        if found is None:
+            found = self.known[name] = (kind_of(node), [(a, a[len(_RAW_PREFIX):]) for a in dir(node) if a.startswith(_RAW_PREFIX)])
+        kind, attributes = found
+        fields = []
+        for attribute, field in attributes:
+            saved = getattr(node, attribute)
+            for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+                ticket = one.data
+                if type(ticket) is Ticket and ticket.role is None and ticket.raw is not None:
+                    fields.append((field, ticket))
+        if fields:
+            self.hooks.node_made(node, kind, fields)
+        for ticket in pending:
+            if ticket.role is None:
+                ticket.keep()
+
+
+class CallWatch(TorchFunctionMode):
+    """Called with every torch function that a program calls."""
+
+    def __init__(self, hooks):
+        super().__init__()
+        self.hooks = hooks
+        self.known = {}
+        self.age = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if self.hooks.pending:
+            self._look(result)
+        return result
+
+    def _look(self, result):
+        hooks = self.hooks
+        found = set()
+        self._walk([tensor.grad_fn for tensor in _tensors_in(result) if tensor.grad_fn is not None], found)
+        hooks.pending = [ticket for ticket in hooks.pending if id(ticket) not in found]
+        self.age = self.age + 1 if hooks.pending else 0
+        if self.age > _PATIENCE:
+            hooks.flush()
+
+    def _walk(self, nodes, found):
+        """Visits nodes not visited before, latest first, until all pending tickets are found."""
+        n_wanted = len(self.hooks.pending)
+        while nodes and len(found) < n_wanted:
+            node = nodes.pop(0)
+            metadata = node.metadata
+            if _MARK in metadata:
+                continue
+            metadata[_MARK] = True
+            fields = self._fields(node)
+            found.update(id(ticket) for _, ticket in fields)
+            if fields:
+                self.hooks.node_made(node, kind_of(node), fields)
+            nodes += [edge for edge, _ in node.next_functions if edge is not None]
+
+    def _fields(self, node):
+        """Pairs of field and ticket of the tickets that wait for their node."""
+        name = node.name()
+        attributes = self.known.get(name)
+        if attributes is None:
+            attributes = [a for a in dir(node) if a.startswith(_PREFIX)] or ["saved_tensors"] * hasattr(node, "saved_tensors")
+            self.known[name] = attributes
+        fields = []
+        for attribute in list(attributes):
+            tickets = self.hooks.probe = []
+            try:
+                value = getattr(node, attribute)
+            except RuntimeError:  # released already
+                value = None
+            finally:
+                self.hooks.probe = None
+            if isinstance(value, _NO_TENSOR):
+                attributes.remove(attribute)
+            field = attribute[len(_PREFIX):] if attribute.startswith(_PREFIX) else attribute
+            fields += [(field, ticket) for ticket in tickets if ticket.role is None and ticket.raw is not None]
+        return fields
+
+
+def _tensors_in(result):
+    if isinstance(result, torch.Tensor):
+        return [result]
+    if isinstance(result, (tuple, list)):
+        return [tensor for one in result for tensor in _tensors_in(one)]
+    if isinstance(result, dict):
+        return _tensors_in(list(result.values()))
+    return []
+
+
+class _Engine:
+    """Stands in for torch's engine and notes that a backward pass runs."""
+
+    depth = 0
+
+    def __init__(self, engine):
+        self.engine = engine
+
+    def run_backward(self, *args, **options):
+        _Engine.depth += 1
+        try:
+            return self.engine.run_backward(*args, **options)
+        finally:
+            _Engine.depth -= 1
+
+    def __getattr__(self, name):
+        return getattr(self.engine, name)
+
+
+@contextlib.contextmanager
+def watch_backward():
+    """Within it in_backward() is right, on any torch."""
+    if hasattr(torch._C, "_current_graph_task_id"):
+        yield
+        return
+    before = Variable._execution_engine
+    Variable._execution_engine = _Engine(before)
+    try:
+        yield
+    finally:
+        Variable._execution_engine = before
+
+
+if hasattr(torch._C, "_current_graph_task_id"):
+    _task = torch._C._current_graph_task_id
+
+    def in_backward():
+        """Does this thread run a backward pass?"""
+        return _task() != -1
+
+else:
+
+    def in_backward():
+        """Does a backward pass run?"""
+        return _Engine.depth > 0
