@@ -19,7 +19,7 @@ SOURCES = $(shell find include src cli python tests bench examples -name '*.[ch]
 build = cmake --preset $(1) -DCOMET_WERROR=$(WERROR) $(CONFIGURE) $(3) >/dev/null && cmake --build --preset $(1) --parallel $(JOBS) --target $(2)
 
 .NOTPARALLEL:
-.PHONY: all setup setup-dev setup-all demo test test-all test-dnnl3 quick dev asan tsan aarch64 fuzz format lint install package clean help
+.PHONY: all setup setup-dev setup-all demo test test-all test-dnnl3 test-torch quick dev asan tsan aarch64 fuzz format lint install package clean help
 
 all: setup ## set up and build: build/comet and the libraries
 	@$(call build,release,comet_installed)
@@ -30,7 +30,7 @@ setup: ## install missing packages (see tools/setup)
 setup-dev: ## install missing packages, clang, its tools and valgrind
 	@tools/setup dev
 
-setup-all: ## install missing packages and the large ones that some tests need (PyTorch, an ARM cross compiler)
+setup-all: ## install missing packages and the large ones that some tests need (PyTorch, pytest, an ARM cross compiler)
 	@tools/setup all
 
 demo: all ## train a small net raw and compressed, and compare (about four minutes)
@@ -41,7 +41,7 @@ test: setup ## build everything and run every test; those that need a large pack
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS)
 
-test-all: test setup-all test-dnnl3 ## every test, then those that need a large package, which is installed for them
+test-all: test setup-all test-dnnl3 test-torch ## every test, then those that need a large package, which is installed for them
 	@$(call build,release,all)
 	@ctest --preset release -j $(JOBS) -L large
 
@@ -49,6 +49,10 @@ test-dnnl3: setup ## the tests that compute with oneDNN, built with version 3.2,
 	@root=$$(tools/setup dnnl3) && cmake --preset dnnl3 -DCOMET_WERROR=$(WERROR) $(CONFIGURE) -DCOMET_DNNL_ROOT="$$root" >/dev/null
 	@cmake --build --preset dnnl3 --parallel $(JOBS) --target all
 	@ctest --preset dnnl3 -j $(JOBS)
+
+test-torch: setup ## the tests of the Python packages with torch 2.15 from PyPI, which is installed for them in ~/.cache (5.5 GB)
+	@$(call build,release,all)
+	@root=$$(tools/setup torch) && COMET_PYTEST_PYTHON=$$root/bin/python3 ctest --preset release -j $(JOBS) -L python -E wheel
 
 quick: setup ## build everything and run only the tests labelled quick (under a minute)
 	@$(call build,release,all)

@@ -48,6 +48,14 @@ def _whole(value, least, most, what):
 # ---- arrays ----
 
 
+def _allocated(make, what):
+    """The array that make() returns, or an error where there is no memory for it."""
+    try:
+        return make()
+    except (MemoryError, ValueError) as error:  # ValueError: more bytes than NumPy counts
+        raise CometError(f"out of memory for {what}: {error}", "memory") from None
+
+
 def _bfloat16():
     """The bfloat16 of ml_dtypes, or None where that is not installed."""
     try:
@@ -88,7 +96,7 @@ def _check_array(array):
         fail(f"a NumPy array is needed, not {type(array).__name__}")
     if array.ndim == 0:
         fail("the array has no dimension: compress array.reshape(1)")
-    return np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    return _allocated(lambda: np.require(array, requirements=["C_CONTIGUOUS", "ALIGNED"]), "a copy of the array in C order")
 
 
 def _dims(layout, dims, shape):
@@ -150,7 +158,7 @@ def compress(array, eb, *, level="fast", type=None, layout="nchw", dims=None, ke
     job.dims[:len(dims)] = dims
     capacity, length = ctypes.c_size_t(), ctypes.c_size_t()
     native().comet_native_sizes(ctypes.byref(job), None, ctypes.byref(capacity))
-    frame = np.empty(capacity.value, np.uint8)
+    frame = _allocated(lambda: np.empty(capacity.value, np.uint8), "the frame")
     session = _session(threads)
     native().comet_native_compress(session.handle, ctypes.byref(job), array.ctypes.data, frame.ctypes.data, capacity,
                                    ctypes.byref(length))
@@ -193,7 +201,7 @@ def _element_type(header, bits):
 
 def _decode(data, header, dtype, threads):
     layout = name_of(LAYOUTS, header.layout)
-    array = np.empty(memory_shape(layout, header.dims[:header.n_dims]), dtype)
+    array = _allocated(lambda: np.empty(memory_shape(layout, header.dims[:header.n_dims]), dtype), "the array")
     session, length = _session(threads), ctypes.c_size_t()
     native().comet_native_decompress(session.handle, data.ctypes.data, data.size, array.ctypes.data, array.nbytes,
                                      ctypes.byref(length))

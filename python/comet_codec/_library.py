@@ -32,7 +32,8 @@ STATUS_NAMES = {1: "argument", 2: "overflow", 3: "memory", 4: "capacity", 5: "co
 
 
 class CometError(RuntimeError):
-    """What Comet could not do, in a sentence. `status` is a value of STATUS_NAMES, or "library" where the library is not usable."""
+    """What Comet could not do, in a sentence. `status` is a value of STATUS_NAMES, "library" where the library is not usable, or
+    "measure" where a function could not be measured."""
 
     def __init__(self, sentence, status):
         super().__init__(sentence)
@@ -131,6 +132,7 @@ _OTHER = {
     "adapt_complete": (c_int, (c_void_p, c_uint64)),
     "adapt_assess": (None, (c_void_p, c_uint64)),
     "adapt_retreat": (None, (c_void_p, c_uint64)),
+    "adapt_restart": (None, (c_void_p, c_uint64)),
     "adapt_n_assessed": (c_uint64, (c_void_p,)),
     "adapt_eb": (c_double, (c_void_p, c_uint32)),
     "adapt_pass_left": (c_double, (c_void_p, c_uint32)),
@@ -184,14 +186,19 @@ def library_path():
 def native():
     """The library, loaded and checked once. Raises CometError with the reason and what helps."""
     path = library_path()
+    again = "build it again with `pip install --force-reinstall ./python`, or in a source tree with " \
+            "`cmake --build build --target comet_native`"
     try:
         library = ctypes.CDLL(path)
         library.comet_native_version.restype = c_char_p
         found = library.comet_native_version().decode("ascii", "replace")
     except (OSError, AttributeError) as error:
-        raise CometError(f"{path} cannot be used: {error}; build or install it again with `pip install ./python`", "library") from None
+        raise CometError(f"{path} cannot be used: {error}; {again}", "library") from None
     if found != __version__:
-        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: install both together with "
-                         "`pip install --force-reinstall ./python`, or unset COMET_NATIVE where it names an old build", "library")
-    _declare(library)
+        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: {again}, and unset COMET_NATIVE where it "
+                         "names an old build", "library")
+    try:
+        _declare(library)
+    except AttributeError as error:
+        raise CometError(f"{path} is older than the Python package: {error}; {again}", "library") from None
     return library

@@ -4,9 +4,26 @@
         for x, y in loader:
             optimizer.zero_grad(); loss = criterion(model(x), y); loss.backward(); optimizer.step()
     print(mem.report())
+
+Names are imported when they are first used, so that `python -m comet_torch run` starts a script without importing torch twice.
 """
+import importlib
+
 from comet_codec import CometError, __version__
 
-from .context import Memory, compress
+# The module of each public name. A module has not the name of a function: importing it would hide the function.
+_MODULES = {"Memory": "context", "compress": "context", "Peak": "peak_memory", "peak": "peak_memory"}
 
-__all__ = ["CometError", "Memory", "__version__", "compress"]
+__all__ = ["CometError", "__version__", *_MODULES]
+
+
+def __getattr__(name):
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module("." + _MODULES[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES})

@@ -1,103 +1,108 @@
-"""The contract between the hooks, which code saved tensors, and those who say how: bounds that are fixed, or adaptive (assess.py).
-
-The hooks describe a tensor as a `Site` and each of its uses as a `Saved`, and ask for a `Bound`. Any object with the methods of
-`FixedBounds` can answer.
-"""
+"""Bounds: what one is, how a user writes one, and the assessor of runs whose bounds are fixed."""
 import math
-from typing import NamedTuple, Optional
+import numbers
+import re
 
-from .roles import NEEDS_SUPPORT
+from comet_codec._library import ABSOLUTE, AUTO, DENSE, FAST, LOSSLESS, RANGE, STDDEV
 
-
-class Site:
-    """A place of the program that saves one tensor in each forward. Several nodes may save that tensor: q, k and v of one storage, or
-    the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
-
-    __slots__ = ("key", "module", "role", "index", "n_elements", "exact", "roles")
-
-    def __init__(self, key, module="", role=None, index=0, n_elements=0):
-        self.key = key  # "module.path:Kind.field#n": the n-th such field while the module was called
-        self.module = module
-        self.role = role  # of its first use
-        self.index = index
-        self.n_elements = n_elements
-        self.exact = False  # a use of unknown role was found: stored lossless from then on
-        self.roles = {role} if role else set()  # of all uses so far
+LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
+_MODES = {"": ABSOLUTE, "std": STDDEV, "range": RANGE}
+_FORMS = {"row": " of normalised rows", "probability": " of probabilities"}
+_WIDEST = {STDDEV: 1.0, RANGE: 0.25}
 
 
-class Saved:
-    """One saved field of one node."""
+class Bound:
+    """How to code one tensor. `mode` is a bound mode of the codec: absolute, relative to the deviation or the range, or lossless.
+    With a `form` (forms.py) other values are coded in place of the tensor's own: "row", its rows as a layer norm normalises them, or
+    "probability", exp of a log-softmax result. The bound is of these values."""
 
-    __slots__ = ("key", "field", "role", "ticket", "site", "tensor")
+    __slots__ = ("eb", "mode", "level", "keep_support", "dither", "form")
 
-    def __init__(self, key, field, role, ticket, site, tensor):
-        self.key = key  # of this use; that of the site where it is the first
-        self.field = field
-        self.role = role
-        self.ticket = ticket
-        self.site = site
-        self.tensor = tensor  # raw; alive only during the call
+    def __init__(self, eb, mode=ABSOLUTE, level=FAST, keep_support=False, dither=False, form=None):
+        self.eb, self.mode, self.level = eb, mode, level
+        self.keep_support, self.dither, self.form = keep_support, dither, form
 
+    @property
+    def lossless(self):
+        return self.mode == LOSSLESS or self.eb == 0
 
-class Bound(NamedTuple):
-    """How a tensor is to be coded. `relative` says what `eb` is a bound of:
-
-    None           the tensor's values
-    "std"          the tensor's values, in units of their standard deviation
-    "row"          (x - mean) * rstd of each row of a layer norm, with the mean and rstd that the node saves
-    "probability"  exp(x) of a log-softmax result
-    """
-
-    eb: float  # 0: lossless; inf: only zeros and signs matter
-    relative: Optional[str] = None
-    keep_support: bool = False
-    dither: bool = False
-    level: str = "fast"
+    def __repr__(self):
+        return f"Bound({describe(self)})"
 
 
-LOSSLESS = Bound(0.0)
+def lossless(level=FAST):
+    return Bound(0.0, LOSSLESS, level)
+
+
+def describe(bound):
+    """A bound as the user would write it."""
+    if bound is None:
+        return "-"
+    if bound.lossless:
+        return "lossless"
+    return f"{bound.eb:.3g}" + {STDDEV: "std", RANGE: "range"}.get(bound.mode, "") + _FORMS.get(bound.form, "")
+
+
+def level_of(level):
+    if level not in LEVELS:
+        raise ValueError(f"level={level!r}: the levels are {', '.join(LEVELS)}")
+    return LEVELS[level]
+
+
+def parse_bound(eb, level="fast"):
+    """The Bound of 0.001, "1e-3", "0.1std", "0.01range" or "lossless"."""
+    number, mode = eb, ABSOLUTE
+    if isinstance(eb, str):
+        if eb == "lossless":
+            return lossless(level_of(level))
+        found = re.fullmatch(r"\s*([-+0-9.eE]+?)\s*(std|range|)\s*", eb)
+        try:
+            number, mode = float(found.group(1)), _MODES[found.group(2)]
+        except (AttributeError, ValueError):
+            raise ValueError(f'eb={eb!r} is no bound: write a number, "0.1std", "0.01range" or "lossless"') from None
+    elif isinstance(eb, bool) or not isinstance(eb, numbers.Real):
+        raise TypeError(f'eb={eb!r} is no bound: write a number, "0.1std", "0.01range" or "lossless"')
+    if not math.isfinite(number) or number < 0:
+        raise ValueError(f"eb={eb!r}: a bound is finite and not negative")
+    if number > _WIDEST.get(mode, math.inf):
+        raise ValueError(f"eb={eb!r} is wider than the values themselves: the widest is {_WIDEST[mode]:g} here, and 0.1std is usual")
+    return Bound(float(number), mode if number else LOSSLESS, level_of(level))
 
 
 class FixedBounds:
-    """One bound for all tensors: `eb` in the units of the tensor, or in those of its deviation."""
+    """The assessor of a run with one bound for all tensors that may have an error; assess.py has the adaptive one."""
 
-    def __init__(self, eb, of_deviation=False, level="fast"):
-        if not (math.isfinite(eb) and eb >= 0):
-            raise ValueError(f"a bound of {eb}: it must be finite and not below 0; 0 is lossless, and 0.1 of the deviation is a usual bound")
-        self.eb = eb
-        self.relative = "std" if of_deviation else None
-        self.level = level
+    def __init__(self, bound):
+        self.fixed = bound
 
     def bound(self, site, saved):
-        """How the tensor of `site` is to be coded, asked before `saved.tensor` is. With `saved.site.exact` it is not asked."""
-        if self.eb == 0:
-            return LOSSLESS._replace(level=self.level)
-        return Bound(self.eb, self.relative, keep_support=bool(NEEDS_SUPPORT & site.roles), level=self.level)
+        """How the tensor of a site is to be coded; asked before each time it is, except where the site is exact."""
+        return self.fixed
 
     def node_made(self, node, kind, fields):
-        """A node of the graph exists, and its tensors are coded. `fields` are its saved fields, `tensor` of each still raw."""
+        """A node exists and its tensors are coded; `fields` are all that it saved, and each `tensor` is still raw."""
 
-    def unpacked(self, content, tensor):
-        """Backward reads `tensor`, decoded from `content`, whose `sample` is not None."""
-
-    def begin_step(self):
-        """The first forward of an optimiser step begins."""
-
-    def loss_known(self, loss):
-        """The loss of this step, a float, before its backward; where it is known at all."""
+    def unpacked(self, ticket, tensor):
+        """Backward reads a tensor whose ticket has a sample."""
 
     def found_nonfinite(self, site):
-        """A tensor of `site` had values that are not finite."""
+        """A tensor of the site had values that are not finite."""
+
+    def loss_known(self, loss):
+        """Before a backward pass: what it begins from, a float."""
+
+    def begin_step(self):
+        """The first forward of a step begins."""
 
     def end_step(self):
         """The optimiser has made its step."""
 
     def report(self, site):
-        return {"eb": self.eb, "relative": self.relative}
+        return {"eb": self.fixed.eb}
 
     def state_dict(self):
         return {}
 
     def load_state_dict(self, state):
         if state:
-            raise ValueError("this state is of adaptive bounds; the bounds of this run are fixed")
+            raise ValueError("this state is of adaptive bounds, and the bounds of this run are fixed: leave out eb, or the state")

@@ -1,7 +1,9 @@
 """What an error in a saved tensor does to gradients: the gain of each role.
 
-An error uniform in [-eb, eb] adds gain * eb^2 to the summed variance of a weight's gradient (parameter consumers), or the share
-gain * eb^2 of energy to the gradient that is passed on (pass-on consumers). docs/theory.md has the derivations.
+An error that is independent and uniform in [-eb, eb] adds gain * eb^2 to the summed variance of a weight's gradient (parameter
+consumers), or the share gain * eb^2 of energy to the gradient that is passed on (pass-on consumers). docs/theory.md has the
+derivations: sections 2 and 5, and section 9 for what transformers save. Where a function takes samples, they are of the same
+positions. A gain that cannot be known (no gradient arrives) is None.
 """
 import math
 
@@ -9,15 +11,7 @@ import torch
 
 from .roles import Role
 
-_SAMPLE = 4096
-_TINY = 1e-30
-
-
-def sample_of(tensor):
-    """Up to 4096 of its elements, evenly spaced in memory, as float32."""
-    flat = tensor.reshape(-1) if tensor.is_contiguous() else tensor.as_strided((tensor.numel(),), (1,), tensor.storage_offset())
-    step = max(1, flat.numel() // _SAMPLE)
-    return flat[::step][:_SAMPLE].float()
+_SIDES = {1: (), 2: (0,)}
 
 
 def energy(tensor):
@@ -27,57 +21,14 @@ def energy(tensor):
     return float(torch.linalg.vector_norm(t)) ** 2
 
 
-def _ratio(error, signal):
-    """mean(error^2) / (3 mean(signal^2))"""
-    return float(error.square().mean()) / (3 * max(float(signal.square().mean()), _TINY))
+def ratio(harm, passed):
+    """harm / (3 passed); a gradient of zero that no error reaches has the gain 0."""
+    if not math.isfinite(harm) or not math.isfinite(passed):
+        return None
+    return harm / passed / 3 if passed > 0 else (0.0 if harm == 0 else None)
 
 
-def _gelu(x):
-    cdf = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
-    pdf = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    return _ratio(pdf * (2 - x * x), cdf + x * pdf)
-
-
-def _silu(x):
-    s = torch.sigmoid(x)
-    d = s * (1 - s)
-    return _ratio(d * (2 + x * (1 - 2 * s)), s + x * d)
-
-
-def _hardswish(x):
-    inside = (x.abs() < 3).float()
-    return _ratio(inside / 3, inside * (2 * x + 3) / 6 + (x >= 3).float())
-
-
-def _sigmoid(y):
-    return _ratio(1 - 2 * y, y * (1 - y))
-
-
-def _tanh(y):
-    return _ratio(2 * y, 1 - y * y)
-
-
-def _factor(x):
-    return _ratio(torch.ones(1), x)
-
-
-def _twice_factor(x):
-    return 2 * _factor(x)
-
-
-def _query(x):
-    return 2 * float(x.square().mean()) / 3
-
-
-_PASSED_ON = {Role.GELU: _gelu, Role.SILU: _silu, Role.HARDSWISH: _hardswish, Role.SIGMOID: _sigmoid, Role.TANH: _tanh,
-              Role.FACTOR: _factor, Role.QUERY: _query, Role.VALUE: _twice_factor, Role.ATTENTION: _twice_factor, Role.SOFTMAX: _factor,
-              Role.LOG_SOFTMAX: lambda x: 1 / 3}
-
-
-def passed_on(role, sample):
-    """The gain of a pass-on consumer from a sample of the tensor's values; None where the role has none."""
-    gain = _PASSED_ON.get(role)
-    return gain(sample) if gain else None
+# ---- parameter consumers ----
 
 
 def weighted(taps, nonzero, gradient_energy):
@@ -85,33 +36,109 @@ def weighted(taps, nonzero, gradient_energy):
     return taps * nonzero / 3 * gradient_energy
 
 
+# ---- elementwise: dx = dy f'(x), whose error is dy f''(x) e ----
+
+
+def _gelu(x):
+    cdf = 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+    pdf = torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    return cdf + x * pdf, pdf * (2 - x * x)
+
+
+def _silu(x):
+    s = torch.sigmoid(x)
+    d = s * (1 - s)
+    return s + x * d, d * (2 + x * (1 - 2 * s))
+
+
+def _hardswish(x):
+    inside = (x.abs() < 3).float()
+    return inside * (2 * x + 3) / 6 + (x >= 3).float(), inside / 3
+
+
+# The slope of hardswish jumps by 1/2 at 3 and -3: an error that crosses does harm of order eb, not eb^2.
+_JUMP, _KINK, _NEAR = 0.5, 3.0, 0.25
+
+
+def _sigmoid(y):
+    return y * (1 - y), 1 - 2 * y
+
+
+def _tanh(y):
+    return 1 - y * y, -2 * y
+
+
+ELEMENTWISE = {Role.GELU: _gelu, Role.SILU: _silu, Role.HARDSWISH: _hardswish, Role.SIGMOID: _sigmoid, Role.TANH: _tanh}
+
+
+def elementwise(role, x, dy, eb):
+    """From samples of what is stored, within eb, and of the gradient that arrives."""
+    slope, bend = ELEMENTWISE[role](x)
+    harm = energy(dy * bend)
+    if role is Role.HARDSWISH:
+        near = ((x.abs() - _KINK).abs() < _NEAR).float()
+        harm += 3 * _JUMP**2 * energy(dy * near) / (2 * _NEAR) / (2 * eb)
+    return ratio(harm, energy(dy * slope))
+
+
+# ---- products ----
+
+
+def product(n_summed, nonzero, dy_energy, passed_energy):
+    """A factor of a product; `passed_energy` is that of the other factor's gradient. A matrix product sums up n_summed errors of each
+    element of dy for every row of that gradient; an elementwise product 1."""
+    return ratio(n_summed * nonzero * dy_energy, passed_energy)
+
+
+# ---- norms ----
+
+
 def batch_norm(dy, inverse_deviation, gamma, dgamma, dbeta):
-    """(gain for gamma, gain passed on) of a batch norm whose input has the error. Tensors per channel but dy, which is N C ..."""
+    """(gain for gamma, gain passed on) of a batch norm whose input, N C ..., has the error."""
     sides = [d for d in range(dy.dim()) if d != 1]
-    squares = dy.float().square().sum(sides).double()
+    squares = torch.linalg.vector_norm(dy.detach().float(), dim=sides).double().square()
     m = dy.numel() / dy.shape[1]
-    r2 = inverse_deviation.double() ** 2
-    g2 = r2 * (gamma.double() ** 2 if gamma is not None else 1.0)
-    scale = float((squares * r2).sum()) / 3
-    if dgamma is None or dbeta is None:
-        return scale, float((r2).mean()) / 3 * 0.1
-    s2, mean2, mean_squares = (dgamma.double() / m) ** 2, (dbeta.double() / m) ** 2, squares / m
-    harm = float((g2 * (m * s2 + mean_squares) * r2).sum()) / 3
-    passed = float((g2 * m * (mean_squares - mean2 - s2)).sum())
-    return scale, harm / passed if passed > 0 else None
+    r2 = inverse_deviation.double().square()
+    g2 = r2 * (gamma.double().square() if gamma is not None else 1.0)
+    s2, mean2, mean_squares = (dgamma.double() / m).square(), (dbeta.double() / m).square(), squares / m
+    harm = float((g2 * (m * s2 + mean_squares) * r2).sum())
+    passed = float((g2 * m * (mean_squares - mean2 - s2)).clamp(min=0).sum())
+    return float((squares * r2).sum()) / 3, ratio(harm, passed)
 
 
-def layer_norm(dy, dx, inverse_deviation, gamma):
-    """The same for a layer norm or RMS norm over the last dimensions; its rows have deviations of their own."""
-    rows = inverse_deviation.numel()
-    dy = dy.reshape(rows, -1).float()
-    d = dy.shape[1]
-    r2 = inverse_deviation.reshape(rows).double() ** 2
-    scale = float((dy.square().sum(1).double() * r2).sum()) / 3
-    g = dy * gamma.reshape(1, -1).float() if gamma is not None else dy
-    squares, mean = g.square().sum(1).double(), g.mean(1).double()
-    dx2 = dx.reshape(rows, -1).float().square().sum(1).double()
-    along = (squares - d * mean**2 - dx2 / r2).clamp(min=0)
-    passed = float(dx2.sum())
-    harm = float((r2 * (along + squares / d) * r2).sum()) / 3
-    return scale, harm / passed if passed > 0 else None
+def normalised_rows(g, dx, inverse_deviation, of_row):
+    """The gain passed on by layer norm, RMS norm and group norm, from some of their rows: g = dy * gamma, dx and 1 / deviation.
+    `of_row`: the error is of the normalised row, as for Bound.relative "row"; else it is of the input."""
+    d = g.shape[1]
+    g, dx, r = g.double(), dx.double(), inverse_deviation.double()
+    squares, mean = g.square().sum(1), g.mean(1)
+    # dx = r (g - mean(g) - xhat s), so that d s^2 is what ||dx||^2 / r^2 lacks. A row without a deviation says nothing.
+    along = (squares - d * mean.square() - (dx / r[:, None]).square().sum(1)).clamp(min=0)
+    harm = r.square() * (along + squares / d) * (1.0 if of_row else r.square())
+    return ratio(float(harm.sum()), float(dx.square().sum()))
+
+
+# ---- softmax ----
+
+
+def softmax(p, dy):
+    """Rows of the result and of its gradient: dx = p (dy - p . dy). Zeros have no error."""
+    p, dy = p.double(), dy.double()
+    centred = dy - (p * dy).sum(-1, keepdim=True)
+    stored = (p != 0).double()
+    harm = (stored * centred.square()).sum() + (p.square() * (stored * dy.square()).sum(-1, keepdim=True)).sum()
+    return ratio(float(harm), float((p * centred).square().sum()))
+
+
+def log_softmax(y, dy):
+    """Rows of the result and of its gradient: dx = dy - exp(y) sum(dy), where the error is of y."""
+    p, total = torch.exp(y.double()), dy.double().sum(-1, keepdim=True)
+    return ratio(float((p * total).square().sum()), float((dy.double() - p * total).square().sum()))
+
+
+def probability(y, dy, stored, eb):
+    """The same where exp(y) is stored within eb, and `stored` is what came back for exp(y). Not linear: small probabilities become
+    equal, so the error is that of the bound in force."""
+    p, total = torch.exp(y.double()), dy.double().sum(-1, keepdim=True)
+    harm, passed = ((stored.double() - p) * total).square().sum(), (dy.double() - p * total).square().sum()
+    return ratio(3 * float(harm) / (eb * eb), float(passed))

@@ -5,8 +5,7 @@ storage, or of a part of one. Several tickets may share a content: the result of
 q, k and v are views of one storage.
 """
 import torch
-
-from .session import DTYPES
+from torch.multiprocessing.reductions import StorageWeakRef
 
 _UNTYPED = hasattr(torch.Tensor, "untyped_storage")
 _EMPTY = {}
@@ -40,12 +39,12 @@ class Content:
     """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
     at element `first` of the storage that they were saved from."""
 
-    __slots__ = ("session", "registry", "key", "block", "shape", "stride", "dtype", "first", "n_elements", "token", "version", "site",
-                 "bound", "eb", "nonzero", "rms", "raw_bytes", "coded_bytes", "lossless", "support", "n_open", "decoded", "__weakref__")
+    __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version", "site",
+                 "bound", "eb", "nonzero", "rms", "raw_bytes", "coded_bytes", "lossless", "support", "n_open", "seconds", "decoded", "__weakref__")
 
     def __init__(self, session, dense, tensor, first):
         self.session = session
-        self.registry = self.key = self.block = self.site = self.bound = self.decoded = None
+        self.registry = self.key = self.block = self.pieces = self.site = self.bound = self.decoded = None
         self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
         self.first = first
         self.n_elements = dense.numel()
@@ -54,30 +53,48 @@ class Content:
         self.raw_bytes = self.n_elements * dense.element_size()
         self.coded_bytes = 0
         self.lossless = self.support = True
-        self.n_open = 0
+        self.n_open, self.seconds = 0, 0.0
 
     def __del__(self):
         if self.key is not None:
             self.registry.forget(self)
-        if self.block is not None:
-            self.session.free(self.block)
+        for block in (self.block,) if self.pieces is None else self.pieces.blocks:
+            if block is not None:
+                self.session.free(block)
+
+    def remember(self, dense):
+        """Notes where the values are, without keeping them."""
+        self.decoded = StorageWeakRef(storage_of(dense))
+
+    def living(self):
+        """The dense tensor that was decoded before, where it still lives, or None."""
+        if self.decoded is None:
+            return None
+        storage = torch.UntypedStorage._new_with_weak_ptr(self.decoded.cdata)
+        if storage is None:
+            self.decoded = None
+            return None
+        return torch.empty(0, dtype=self.dtype).set_(storage, 0, self.shape, self.stride)
 
     def decode(self):
-        """The dense tensor, from memory where an earlier one still lives."""
+        """The dense tensor, decoded."""
         dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
-        self.session.decode(self.block, dense)
+        if self.pieces is None:
+            self.session.decode(self.block, dense)
+        else:
+            self.pieces.decode(self.session.decode, dense)
         return dense
 
 
 class Ticket:
     """A saved tensor. `raw` is the tensor itself where it passes through, and until its node has told its role."""
 
-    __slots__ = ("raw", "version", "content", "view", "role", "__weakref__")
+    __slots__ = ("raw", "version", "content", "view", "role", "sample", "__weakref__")
 
     def __init__(self, tensor):
         self.raw = tensor
         self.version = tensor._version
-        self.content = self.view = self.role = None
+        self.content = self.view = self.role = self.sample = None
 
     def attach(self, content):
         """Refers to a content instead of the tensor."""
@@ -96,12 +113,16 @@ class Ticket:
 
 
 class Shape:
-    """A saved tensor of which backward reads the shape only."""
+    """What a ticket refers to where backward reads the shape of the tensor only."""
 
-    __slots__ = ("shape", "stride", "dtype", "device")
+    __slots__ = ("shape", "stride", "dtype", "token", "version")
 
     def __init__(self, tensor):
-        self.shape, self.stride, self.dtype, self.device = tensor.shape, tensor.stride(), tensor.dtype, tensor.device
+        self.shape, self.stride, self.dtype = tensor.shape, tensor.stride(), tensor.dtype
+        self.token, self.version = version_token(tensor), tensor._version
+
+    def decode(self):
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
 
 
 def memory_order(tensor):
@@ -138,7 +159,3 @@ def layout_of(tensor):
     if whole is not None:
         return whole, False, 0
     return tensor.contiguous(), False, None
-
-
-def codable(tensor):
-    return tensor.dtype in DTYPES

@@ -1,52 +1,19 @@
 """What the user asked for: bounds, overrides by pattern, and the tensors that are never packed."""
 import fnmatch
-import math
-import numbers
-import re
 
 import torch
 
-from .bounds import Bound
+from .bounds import level_of, lossless, parse_bound
 from .handles import storage_of
 
-LEVELS = ("fast", "dense", "auto")
 RAW = "raw"  # the override that leaves tensors alone
 _KEYS = ("eb", "level")
-_WIDEST = {None: math.inf, "std": 1.0}
-_HOW = 'write a number, "0.1std" or "lossless"'
-
-
-def check_level(level):
-    if level not in LEVELS:
-        raise ValueError(f"level={level!r}: the levels are {', '.join(LEVELS)}")
-    return level
-
-
-def parse_bound(eb, level="fast"):
-    """The Bound of 0.001, "1e-3", "0.1std" or "lossless"."""
-    check_level(level)
-    number, relative = eb, None
-    if isinstance(eb, str):
-        if eb == "lossless":
-            return Bound(0.0, level=level)
-        found = re.fullmatch(r"\s*([-+0-9.eE]+?)\s*(std)?\s*", eb)
-        try:
-            number, relative = float(found.group(1)), found.group(2)
-        except (AttributeError, ValueError):
-            raise ValueError(f"eb={eb!r} is no bound: {_HOW}") from None
-    elif isinstance(eb, bool) or not isinstance(eb, numbers.Real):
-        raise TypeError(f"eb={eb!r} is no bound: {_HOW}")
-    if not math.isfinite(number) or number < 0:
-        raise ValueError(f"eb={eb!r}: a bound is finite and not negative")
-    if number > _WIDEST[relative]:
-        raise ValueError(f"eb={eb!r} is wider than the values themselves are apart: 1std is the widest, 0.1std is usual")
-    return Bound(float(number), relative if number else None, level=level)
 
 
 def parse_override(pattern, value, eb, level):
     """The Bound of an override, or RAW."""
     if value == "lossless":
-        return Bound(0.0, level=level)
+        return lossless(level_of(level))
     if value == RAW:
         return RAW
     if not isinstance(value, dict):

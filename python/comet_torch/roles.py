@@ -27,6 +27,7 @@ class Role(Enum):
     ATTENTION = "attention output"
     SOFTMAX = "softmax output"
     LOG_SOFTMAX = "log-softmax output"
+    MASK = "mask or constant"  # a factor that has no gradient, such as a dropout mask: exact
     SHAPE = "shape only"  # backward reads its shape, never its values
     INTEGERS = "integers"
 
@@ -41,7 +42,7 @@ LOSSY = frozenset(
 )
 # The strictest first: a tensor with several consumers is coded for the first of these that it has.
 _STRICTNESS = (
-    Role.EXACT, Role.INTEGERS, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
+    Role.EXACT, Role.INTEGERS, Role.MASK, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
     Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
     Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.SHAPE,
 )
@@ -65,6 +66,10 @@ _NORM = {"weight": Role.WEIGHT, "bias": Role.WEIGHT, "result1": Role.SMALL, "res
 _ATTENTION = {"query": Role.QUERY, "key": Role.QUERY, "value": Role.VALUE, "output": Role.ATTENTION, "logsumexp": Role.SMALL,
               "attn_mask": Role.EXACT}
 
+_NONE = {}
+_POOL = {"self": Role.SHAPE, "result1": Role.INTEGERS, "indices": Role.INTEGERS}
+_LOSS = {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS}
+
 # The node's kind, that is its name without "Backward" and a number, and its saved fields.
 FIELDS = {
     "Convolution": {"input": Role.CONV_INPUT, "weight": Role.WEIGHT},
@@ -75,28 +80,42 @@ FIELDS = {
     "FusedRmsNorm": dict(_NORM, input=Role.LAYER_NORM),
     "NativeGroupNorm": dict(_NORM, input=Role.GROUP_NORM),
     "Relu": {"result": Role.RELU},
+    "LeakyRelu": {"self": Role.RELU},
+    "Abs": {"self": Role.RELU},
     "Gelu": {"self": Role.GELU},
     "Silu": {"self": Role.SILU},
     "Hardswish": {"self": Role.HARDSWISH},
     "Sigmoid": {"result": Role.SIGMOID},
     "Tanh": {"result": Role.TANH},
+    "Exp": {"result": Role.FACTOR},
+    "Div": {"self": Role.FACTOR},
+    "Addcmul": {"tensor1": Role.FACTOR, "tensor2": Role.FACTOR},
     "Softmax": {"result": Role.SOFTMAX},
+    "SafeSoftmax": {"result": Role.SOFTMAX},
     "LogSoftmax": {"result": Role.LOG_SOFTMAX},
     "ScaledDotProductFlashAttentionForCpu": _ATTENTION,
     "ScaledDotProductFlashAttention": _ATTENTION,
-    "ScaledDotProductEfficientAttention": _ATTENTION,
-    "NllLoss": {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS},
-    "NllLoss2D": {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS},
-    "MaxPool2DWithIndices": {"self": Role.SHAPE, "result1": Role.INTEGERS},
-    "MaxPool3DWithIndices": {"self": Role.SHAPE, "result1": Role.INTEGERS},
-    "AvgPool2D": {"self": Role.SHAPE},
-    "AdaptiveAvgPool2D": {"self": Role.SHAPE},
+    "ScaledDotProductEfficientAttention": dict(_ATTENTION, log_sumexp=Role.SMALL),
+    "NllLoss": _LOSS,
+    "NllLoss2D": _LOSS,
+    "NllLossNd": _LOSS,
+    "MaxPool2DWithIndices": _POOL,
+    "MaxPool3DWithIndices": _POOL,
+    "AdaptiveMaxPool2D": _POOL,
+    "AdaptiveMaxPool3D": _POOL,
+    "AvgPool2D": _POOL,
+    "AvgPool3D": _POOL,
+    "AdaptiveAvgPool2D": _POOL,
+    "AdaptiveAvgPool3D": _POOL,
+    "MkldnnAdaptiveAvgPool2D": _POOL,
+    "Gather": {"self": Role.SHAPE},
 }
 
 # Products of matrices: operand and edge of the graph that it came from.
-_PRODUCTS = {"Addmm": {"mat1": 1, "mat2": 2}, "Mm": {"self": 0, "mat2": 1}, "Bmm": {"self": 0, "mat2": 1},
-             "Baddbmm": {"batch1": 1, "batch2": 2}, "Linear": {"input": 0, "weight": 1}}
-_ELEMENTWISE_PRODUCTS = {"Mul": {"self": 0, "other": 1}}
+PRODUCTS = {"Addmm": {"mat1": 1, "mat2": 2}, "Mm": {"self": 0, "mat2": 1}, "Bmm": {"self": 0, "mat2": 1},
+            "Baddbmm": {"batch1": 1, "batch2": 2}, "Linear": {"input": 0, "weight": 1}}
+ELEMENTWISE_PRODUCTS = {"Mul": {"self": 0, "other": 1}}
+_CONVOLUTIONS = frozenset({"Convolution", "ConvolutionOverrideable", "MkldnnConvolution"})
 
 # Operators that make a weight of weights: copies of autocast, transposes, sums of LoRA, weight norm.
 _OF_WEIGHTS = frozenset(
@@ -106,6 +125,8 @@ _OF_WEIGHTS = frozenset(
         "AsStrided", "Unbind", "Detach",
     }
 )
+# Of these, products of matrices are of weights only if both operands are: the other may be data.
+_OF_ALL = frozenset({"Mm"})
 _DEEPEST = 12
 
 
@@ -123,7 +144,9 @@ def is_of_weights(node, depth=0):
         return True
     if depth > _DEEPEST or kind_of(node) not in _OF_WEIGHTS:
         return False
-    edges = [edge for edge, _ in node.next_functions if edge is not None]
+    edges = [edge for edge, _ in node.next_functions]
+    if kind_of(node) not in _OF_ALL:
+        edges = [edge for edge in edges if edge is not None]
     return len(edges) > 0 and all(is_of_weights(edge, depth + 1) for edge in edges)
 
 
@@ -132,22 +155,38 @@ def _edge(node, index):
     return edges[index][0] if index < len(edges) else None
 
 
-def _operand_role(node, edges, field):
+def _operand_role(node, edges, field, tensor):
     """A product of matrices is linear where one operand is a weight, else a product of two activations."""
     if is_of_weights(_edge(node, edges[field])):
         return Role.WEIGHT
     other = next(edge for name, edge in edges.items() if name != field)
-    return Role.LINEAR_INPUT if is_of_weights(_edge(node, other)) else Role.FACTOR
+    if is_of_weights(_edge(node, other)):
+        return Role.LINEAR_INPUT
+    return Role.FACTOR if tensor.requires_grad else Role.MASK
+
+
+def _factor_role(node, edge, tensor):
+    if not tensor.requires_grad:
+        return Role.MASK
+    return Role.WEIGHT if is_of_weights(_edge(node, edge)) else Role.FACTOR
+
+
+def _power_role(node):
+    return Role.FACTOR if getattr(node, "_saved_exponent", None) == 2 else Role.EXACT
 
 
 def role_of(node, kind, field, tensor):
     """The role of `tensor`, which `node` saved as `field`."""
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return Role.INTEGERS
-    if tensor.is_complex():
-        return Role.EXACT
-    if kind in _PRODUCTS and field in _PRODUCTS[kind]:
-        return _operand_role(node, _PRODUCTS[kind], field)
-    if kind in _ELEMENTWISE_PRODUCTS and field in _ELEMENTWISE_PRODUCTS[kind]:
-        return Role.WEIGHT if is_of_weights(_edge(node, _ELEMENTWISE_PRODUCTS[kind][field])) else Role.FACTOR
-    return FIELDS.get(kind, {}).get(field, Role.EXACT)
+    if not tensor.is_floating_point():
+        return Role.EXACT if tensor.is_complex() else Role.INTEGERS
+    if kind in PRODUCTS and field in PRODUCTS[kind]:
+        return _operand_role(node, PRODUCTS[kind], field, tensor)
+    if kind in ELEMENTWISE_PRODUCTS and field in ELEMENTWISE_PRODUCTS[kind]:
+        return _factor_role(node, ELEMENTWISE_PRODUCTS[kind][field], tensor)
+    role = _power_role(node) if kind == "Pow" and field == "self" else FIELDS.get(kind, _NONE).get(field, Role.EXACT)
+    if role in LOSSY and role is not Role.SHAPE:
+        if is_of_weights(tensor.grad_fn):
+            return Role.WEIGHT
+        if kind in _CONVOLUTIONS and not is_of_weights(_edge(node, 1)):
+            return Role.FACTOR
+    return role

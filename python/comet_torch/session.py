@@ -9,12 +9,9 @@ import os
 import torch
 
 from comet_codec import CometError
-from comet_codec._library import (ABSOLUTE, AUTO, CHANNELS_LAST, DENSE, FAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, STDDEV,
-                                   TORCH_THREADS, Figures, Job, native)
+from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Figures, Job, native)
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
-_LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
-_MODES = {None: ABSOLUTE, "std": STDDEV}
 _SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 
@@ -72,11 +69,11 @@ class Session:
             job = self.jobs[key] = (job, ctypes.byref(job))
         return job
 
-    def encode(self, tensor, channels_last, bound):
+    def encode(self, tensor, channels_last, bound, keep_support=False):
         """Encodes a tensor that is dense in memory. Returns the block and the job, whose results hold until the next call."""
         job, pointer = self.job(tensor.dtype, tensor.shape, channels_last)
-        job.bound_mode, job.bound, job.level = _MODES[bound.relative], bound.eb, _LEVELS[bound.level]
-        job.keep_support, job.dither = bound.keep_support, bound.dither
+        job.bound_mode, job.bound, job.level = bound.mode, bound.eb, bound.level
+        job.keep_support, job.dither = bound.keep_support or keep_support, bound.dither
         block = ctypes.c_void_p()
         self._encode(self.handle, pointer, tensor.data_ptr(), ctypes.byref(block))
         return block.value, job

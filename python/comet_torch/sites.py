@@ -3,18 +3,21 @@
 A use is named after the module that was running, the kind of the node, its field, and the how-manieth of these it was since the
 forward began: "layer1.0.bn1:NativeBatchNorm.input#0". So a place has the same name in every step, and its bound can be its own.
 """
-from .bounds import Site
-from .roles import LOSSY, NEEDS_SUPPORT, stricter
+from .roles import LOSSY, NEEDS_SUPPORT, Role, stricter
 
 
-class Place(Site):
-    """A site, and what the hooks note about it."""
+class Site:
+    """A place of the program that saves one tensor in each forward. Several nodes may read that tensor: q, k and v of one storage, or
+    the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
 
-    __slots__ = ("support", "incompressible", "override", "figures")
+    __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible", "override", "figures")
 
     def __init__(self, key, module, index, n_elements):
-        super().__init__(key, module, None, index, n_elements)
-        self.support = self.incompressible = False
+        self.key, self.module, self.index, self.n_elements = key, module, index, n_elements
+        self.role, self.roles = None, set()  # the strictest, and all uses so far
+        self.exact = False  # a use of unknown role was found: stored without loss from then on
+        self.support = False  # a use needs exact zeros and signs
+        self.incompressible = False  # coding saved nothing: the tensor passes through from then on
         self.override = self.figures = None
 
     def learn(self, role):
@@ -27,6 +30,16 @@ class Place(Site):
             self.exact = True
         if role in NEEDS_SUPPORT:
             self.support = True
+
+
+class Saved:
+    """One saved field of one node. `tensor` is raw, and alive during the call only; `key` is the name of this use."""
+
+    __slots__ = ("key", "field", "role", "ticket", "site", "tensor")
+
+    def __init__(self, field, role, ticket):
+        self.field, self.role, self.ticket, self.tensor = field, role, ticket, ticket.raw
+        self.key = self.site = None
 
 
 class Sites:
@@ -54,7 +67,7 @@ class Sites:
     def get(self, key, tensor):
         site = self.by_key.get(key)
         if site is None:
-            site = self.by_key[key] = Place(key, self.stack[-1], len(self.all), tensor.numel())
+            site = self.by_key[key] = Site(key, self.stack[-1], len(self.all), tensor.numel())
             self.all.append(site)
         return site
 
@@ -68,3 +81,17 @@ class Sites:
     def leave(self, module):
         while len(self.stack) > 1 and self.stack.pop() != module:
             pass
+
+    # ---- state, so that a resumed run codes as the one that was interrupted ----
+
+    def state(self):
+        return [(s.key, s.module, s.n_elements, sorted(role.value for role in s.roles), s.incompressible) for s in self.all]
+
+    def load(self, state):
+        self.by_key, self.all = {}, []
+        for key, module, n_elements, roles, incompressible in state:
+            site = self.by_key[key] = Site(key, module, len(self.all), n_elements)
+            self.all.append(site)
+            for value in roles:
+                site.learn(Role(value))
+            site.incompressible = incompressible

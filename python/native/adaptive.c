@@ -134,6 +134,11 @@ void comet_native_adapt_retreat(comet_native_adapt *a, uint64_t step)
     adapt_retreat(a->bound, step);
 }
 
+void comet_native_adapt_restart(comet_native_adapt *a, uint64_t step)
+{
+    adapt_restart(a->bound, step);
+}
+
 uint64_t comet_native_adapt_n_assessed(const comet_native_adapt *a)
 {
     return adapt_n_assessed(a->bound);

@@ -1,5 +1,4 @@
 /* Memory for compressed blocks; see block_pool.h. */
-#define _GNU_SOURCE /* MAP_ANONYMOUS */
 #include "block_pool.h"
 
 #include <pthread.h>
@@ -8,8 +7,9 @@
 #include <sys/mman.h>
 
 #include "base/status.h"
+#include "huge_pages.h"
 
-enum { TAG_BYTES = 64, PAGE_BYTES = 4096, N_LISTS = 64 };
+enum { TAG_BYTES = 64, N_LISTS = 64 };
 #define SEGMENT_BYTES ((size_t)4 << 20)
 
 /* The head of a segment, in the place of a tag. Pieces follow, up to its end. */
@@ -97,10 +97,9 @@ static void tag_resize(tag *t, size_t bytes)
 /* A new segment with one piece of at least `bytes`, or null. */
 static tag *segment_add(block_pool *pool, size_t bytes)
 {
-    size_t all = bytes + TAG_BYTES;
-    all = all < SEGMENT_BYTES ? SEGMENT_BYTES : (all + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
-    void *memory = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
+    const size_t needed = bytes + TAG_BYTES, all = needed < SEGMENT_BYTES ? SEGMENT_BYTES : huge_pages_round(needed);
+    void *memory = huge_pages_map(all);
+    if (!memory)
         return NULL;
     segment *s = memory;
     *s = (segment){.bytes = all, .next = pool->segments};

@@ -149,6 +149,7 @@ COMET_API int comet_native_adapt_observe(comet_native_adapt *a, uint32_t consume
                                          double mean_momentum, double measured, double eb);
 COMET_API void comet_native_adapt_assess(comet_native_adapt *a, uint64_t step);
 COMET_API void comet_native_adapt_retreat(comet_native_adapt *a, uint64_t step);
+COMET_API void comet_native_adapt_restart(comet_native_adapt *a, uint64_t step);
 COMET_API uint64_t comet_native_adapt_n_assessed(const comet_native_adapt *a);
 /* NaN for a number that is no tensor's or consumer's. */
 COMET_API double comet_native_adapt_eb(const comet_native_adapt *a, uint32_t tensor);

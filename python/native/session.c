@@ -1,5 +1,5 @@
 /* Sessions: their parts, and the frames that they encode and decode. */
-#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
+#define _GNU_SOURCE /* MADV_DONTNEED */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -7,9 +7,10 @@
 
 #include "base/status.h"
 #include "blocks.h"
+#include "huge_pages.h"
 
 /* Bytes of the scratch buffer that stay resident between calls. */
-#define SCRATCH_KEPT ((size_t)4 << 20)
+#define SCRATCH_KEPT ((size_t)16 << 20)
 
 const char *comet_native_version(void)
 {
@@ -30,8 +31,9 @@ static comet_status scratch_reserve(scratch *s, size_t bytes)
     if (s->data)
         munmap(s->data, s->bytes);
     *s = (scratch){0};
-    void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED)
+    bytes = huge_pages_round(bytes);
+    void *data = huge_pages_map(bytes);
+    if (!data)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not map %zu bytes to encode into", bytes);
     *s = (scratch){.data = data, .bytes = bytes};
     return COMET_OK;

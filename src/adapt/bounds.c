@@ -123,6 +123,11 @@ void adapt_retreat(adapt *a, uint64_t step)
     adapt_plan_restart(a, step);
 }
 
+void adapt_restart(adapt *a, uint64_t step)
+{
+    adapt_plan_restart(a, step);
+}
+
 uint64_t adapt_n_assessed(const adapt *a)
 {
     return a->n_assessed;

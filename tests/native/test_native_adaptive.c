@@ -87,6 +87,22 @@ static void test_what_is_told_of_consumers(void **state)
     comet_native_adapt_destroy(a);
 }
 
+/* After a restart the next step is assessed, and the bound stays until then. */
+static void test_a_restart_keeps_bounds(void **state)
+{
+    comet_native_adapt *a = small();
+    run_steps(a, 0, 60);
+    const double eb = comet_native_adapt_eb(a, 0);
+    uint64_t step = 60;
+    while (step < 80 && comet_native_adapt_complete(a, step + 1))
+        step++;
+    assert_false(comet_native_adapt_complete(a, step + 1));
+    comet_native_adapt_restart(a, step);
+    assert_true(eb > 0 && comet_native_adapt_eb(a, 0) == eb);
+    assert_true(comet_native_adapt_due(a, step + 1) && comet_native_adapt_complete(a, step + 1));
+    comet_native_adapt_destroy(a);
+}
+
 /* Numbers that were exported and imported go on bit for bit. */
 static void test_a_state_resumes(void **state)
 {
@@ -147,11 +163,9 @@ static void test_rules_that_make_no_sense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_bound_as_adapt_computes_it),
-        cmocka_unit_test(test_what_is_told_of_consumers),
-        cmocka_unit_test(test_a_state_resumes),
-        cmocka_unit_test(test_numbers_that_are_not_there),
-        cmocka_unit_test(test_rules_that_make_no_sense),
+        cmocka_unit_test(test_a_bound_as_adapt_computes_it), cmocka_unit_test(test_what_is_told_of_consumers),
+        cmocka_unit_test(test_a_restart_keeps_bounds),       cmocka_unit_test(test_a_state_resumes),
+        cmocka_unit_test(test_numbers_that_are_not_there),   cmocka_unit_test(test_rules_that_make_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,7 +160,7 @@ static void test_two_threads_at_once(void **state)
 /* Noise, losslessly: frames about as long as the tensor. Of the buffer little stays. */
 static void test_figures(void **state)
 {
-    enum { LONG = 4000000 };
+    enum { LONG = 6000000 }; /* longer than what stays of the buffer */
     const comet_tensor t = tensor_1d(COMET_DTYPE_F32, LONG);
     float *x = make_data(SEED, DATA_BITS, &t);
     comet_native_session *s = session_of(2, COMET_NATIVE_OWN_THREADS, NULL);
@@ -176,8 +176,8 @@ static void test_figures(void **state)
     const comet_native_figures f = figures_of(s);
     assert_int_equal(f.n_blocks, 3);
     assert_int_equal(f.bytes_used, used);
-    assert_true(f.bytes_reserved >= used && f.bytes_reserved < used + 5 * ((uint64_t)4 << 20));
-    assert_in_range(f.bytes_scratch, 1, (uint64_t)4 << 20);
+    assert_true(f.bytes_reserved >= used && f.bytes_reserved < used + 8 * ((uint64_t)4 << 20));
+    assert_in_range(f.bytes_scratch, 1, (uint64_t)16 << 20);
     for (size_t k = 0; k < 3; k++)
         comet_native_free(s, blocks[k]);
     assert_int_equal(figures_of(s).bytes_used, 0);

@@ -75,6 +75,26 @@ def test_a_ratio_out_of_reach():
     assert caught.value.status == "unreachable"
 
 
+def test_arrays_for_which_there_is_no_memory():
+    endless = np.broadcast_to(np.zeros(1, np.float32), (1 << 50,))
+    with pytest.raises(CometError, match="out of memory for a copy of the array in C order") as caught:
+        comet_codec.compress(endless, eb=1)
+    assert caught.value.status == "memory"
+
+
+def test_a_frame_for_whose_array_there_is_no_memory(monkeypatch):
+    frame = comet_codec.compress(X, eb=0.1)
+
+    def no_memory(*arguments):
+        raise MemoryError("Unable to allocate 8 TiB")
+
+    monkeypatch.setattr(np, "empty", no_memory)
+    with pytest.raises(CometError, match="out of memory for the array: Unable to allocate 8 TiB"):
+        comet_codec.decompress(frame)
+    with pytest.raises(CometError, match="out of memory for the frame"):
+        comet_codec.compress(X, eb=0.1)
+
+
 # ---- frames ----
 
 

@@ -45,7 +45,7 @@ def test_a_variable_that_names_no_file(fresh, tmp_path):
 def test_a_file_that_is_no_library(fresh, tmp_path):
     (tmp_path / "text.so").write_text("no library")
     fresh.setenv("COMET_NATIVE", str(tmp_path / "text.so"))
-    with pytest.raises(CometError, match="text.so cannot be used: .*; build or install it again"):
+    with pytest.raises(CometError, match="text.so cannot be used: .*; build it again with `pip install"):
         _library.native()
 
 
@@ -57,7 +57,15 @@ def test_a_library_without_the_functions(fresh, tmp_path):
 
 def test_a_library_of_another_version(fresh, tmp_path):
     fresh.setenv("COMET_NATIVE", compiled(tmp_path, 'const char *comet_native_version(void) { return "9.8.7"; }'))
-    with pytest.raises(CometError, match=r"is of version 9\.8\.7, the Python package of .*: install both together"):
+    with pytest.raises(CometError, match=r"is of version 9\.8\.7, the Python package of .*: build it again"):
+        _library.native()
+
+
+def test_a_library_of_the_same_version_that_lacks_a_function(fresh, tmp_path):
+    source = ('const char *comet_native_version(void) { return "VERSION"; } const char *comet_native_last_error(void) { return ""; }'
+              .replace("VERSION", _library.__version__))
+    fresh.setenv("COMET_NATIVE", compiled(tmp_path, source))
+    with pytest.raises(CometError, match="other.so is older than the Python package: .*undefined symbol.*; build it again"):
         _library.native()
 
 

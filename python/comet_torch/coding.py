@@ -1,0 +1,84 @@
+"""How a tensor becomes a content: which blocks the codec makes of it."""
+import torch
+
+from .bounds import STDDEV, Bound, lossless
+from .forms import Pieces, ProbabilityForm, RowForm
+from .handles import Content, layout_of
+from .roles import Role
+from .session import DTYPES
+
+_LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have floating point values
+
+
+def form_of(name, kind, fields):
+    """The form of this name for a tensor saved by a node with these fields, or None."""
+    if name == "probability":
+        return ProbabilityForm()
+    tensors = {saved.field: saved.tensor for saved in fields}
+    if kind == "NativeLayerNorm":
+        return RowForm(tensors["result1"], tensors["result2"])
+    return RowForm(None, tensors["result1"]) if kind == "FusedRmsNorm" else None
+
+
+class Coder:
+    def __init__(self, session, assessor):
+        self.session, self.assessor = session, assessor
+
+    def code(self, saved, fields, kind, bound):
+        """(content, may it be shared). The content is None where coding saves nothing."""
+        tensor = saved.tensor
+        dense, channels_last, first = layout_of(tensor)
+        content = Content(self.session, dense, tensor, tensor.storage_offset() if first is None else first)
+        content.site = saved.site
+        if tensor.dtype not in DTYPES:
+            coded = self._code_integers(content, dense)
+        elif bound.form is not None and dense is tensor and self._code_form(content, saved, fields, kind, bound):
+            coded = True
+        else:
+            coded = self._code_floats(content, saved, dense, channels_last, bound)
+        return (content if coded else None), first is not None
+
+    def _set_block(self, content, block):
+        content.block = block
+        content.coded_bytes = self.session.block_bytes(block)
+        return True
+
+    def _code_integers(self, content, dense):
+        block = self.session.pack_two(dense) if dense.dtype in (torch.bool, torch.uint8) else None
+        if block is None and dense.dtype is not torch.bool:
+            block = self.session.pack_integers(dense)
+        return block is not None and self._set_block(content, block)
+
+    def _code_form(self, content, saved, fields, kind, bound):
+        form = form_of(bound.form, kind, fields)
+        if form is None or not form.fits(saved.tensor, bound.eb):
+            return False
+        content.pieces = pieces = Pieces(form, saved.tensor, bound, self.session.encode)
+        content.coded_bytes = sum(self.session.block_bytes(block) for block in pieces.blocks)
+        self._note(content, saved, bound, bound.eb, pieces)
+        content.support = False
+        return True
+
+    def _code_floats(self, content, saved, dense, channels_last, bound):
+        site = saved.site
+        if bound.form is not None:  # which did not fit: in units of the deviation, as the rows' bound is
+            bound = Bound(bound.eb, STDDEV, bound.level) if bound.form == "row" else lossless(bound.level)
+        if bound.lossless and not saved.tensor.requires_grad:
+            block = self.session.pack_two(dense)
+            if block is not None:
+                return self._set_block(content, block)
+        support = site.support and not bound.lossless
+        block, job = self.session.encode(dense, channels_last, bound, support)
+        if job.eb == 0 and site.role in (Role.EXACT, Role.MASK) and job.bytes_coded * _LEAST_RATIO > job.bytes_raw:
+            self.session.free(block)
+            return False
+        self._note(content, saved, bound, job.eb, job)
+        content.support = job.eb == 0 or support or bound.keep_support
+        return self._set_block(content, block)
+
+    def _note(self, content, saved, bound, eb, job):
+        content.bound, content.eb, content.lossless = bound, eb, eb == 0
+        content.nonzero = job.n_nonzero / max(content.n_elements, 1)
+        content.seconds = job.seconds
+        if job.n_nonfinite:
+            self.assessor.found_nonfinite(saved.site)

@@ -1,0 +1,93 @@
+"""Forms: tensors of which other values are coded than their own, in pieces of whole rows, so that copies stay small.
+
+row           (x - mean) * rstd of each row of a layer norm or RMS norm, with the mean and rstd that its node keeps exactly. The bound is
+              the same for all rows in units of their deviation, as that of the gradients which errors disturb is. x comes back
+              within eb / rstd of its row, plus the rounding of x itself. Where that rounding is not small beside eb (means of
+              more than 10^4 deviations), or a mean or rstd is not finite, `RowForm.fits` is False, and the tensor is coded without this.
+probability   p = exp(y) of a log-softmax result y over its last dimension. Backward reads exp(y) only. Elements below eb come back
+              as one value for each row, not above eb, so that the row sums to 1 again where it can; the log of that is y.
+"""
+import torch
+
+_PIECE_BYTES = 8 << 20
+_ROUNDING = 2.0**-24
+_LEAST_QUOTIENT = 16  # of the bound and the rounding of x
+
+
+class RowForm:
+    def __init__(self, mean, rstd):
+        """mean: None for RMS norm. Their elements are rows of the tensor."""
+        self.rstd = rstd.detach().reshape(-1, 1)
+        self.mean = None if mean is None else mean.detach().reshape(-1, 1)
+
+    def fits(self, tensor, eb):
+        if not tensor.is_contiguous() or tensor.numel() % max(1, self.rstd.numel()):
+            return False
+        largest = float(self.rstd.abs().max()) if self.mean is None else float((self.mean * self.rstd).abs().max())
+        finite = bool(torch.isfinite(self.rstd).all()) and bool((self.rstd > 0).all())
+        return finite and largest * _ROUNDING * _LEAST_QUOTIENT <= eb  # false for NaN, too
+
+    def n_rows(self, tensor):
+        return self.rstd.numel()
+
+    def coded(self, x, first):
+        rows = slice(first, first + x.shape[0])
+        x = x if x.dtype == torch.float64 else x.float()
+        return x * self.rstd[rows] if self.mean is None else (x - self.mean[rows]).mul_(self.rstd[rows])
+
+    def give_back(self, coded, first, eb, out):
+        rows = slice(first, first + out.shape[0])
+        coded.div_(self.rstd[rows])
+        if self.mean is not None:
+            coded.add_(self.mean[rows])
+        out.copy_(coded)
+
+
+class ProbabilityForm:
+    def fits(self, tensor, eb):
+        return tensor.is_contiguous() and tensor.dim() > 0 and tensor.numel() > 0 and tensor.shape[-1] > 1
+
+    def n_rows(self, tensor):
+        return tensor.numel() // tensor.shape[-1]
+
+    def coded(self, y, first):
+        return torch.exp(y if y.dtype == torch.float64 else y.float())
+
+    def give_back(self, coded, first, eb, out):
+        out.copy_(fill_small(coded, eb).log_())
+
+
+def fill_small(p, eb):
+    """Gives the zeros of each row of coded probabilities, in place, what the row lacks of 1, the same to each and at most eb."""
+    p.clamp_(min=0)
+    n_zero = (p == 0).sum(-1, keepdim=True)
+    lacking = (1 - p.sum(-1, keepdim=True, dtype=torch.float64)) / n_zero.clamp(min=1)
+    return p.add_((p == 0) * lacking.clamp(0, eb).to(p.dtype))
+
+
+class Pieces:
+    """Blocks of a tensor in a form. What `encode` (tensor, channels_last, bound) makes of a piece is a block and its job."""
+
+    def __init__(self, form, tensor, bound, encode):
+        self.form, self.blocks, self.eb = form, [], bound.eb
+        self.n_nonzero = self.n_nonfinite = 0
+        self.seconds = 0.0
+        rows = tensor.reshape(form.n_rows(tensor), -1)
+        bytes_row = rows.shape[1] * (8 if tensor.dtype == torch.float64 else 4)
+        self.n_rows = max(1, _PIECE_BYTES // bytes_row)
+        for first in range(0, rows.shape[0], self.n_rows):
+            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound)
+            self.blocks.append(block)
+            self.n_nonzero += job.n_nonzero
+            self.n_nonfinite += job.n_nonfinite
+            self.seconds += job.seconds
+
+    def decode(self, decode, dense):
+        """decode(block, tensor) fills a tensor from one block."""
+        rows = dense.view(self.form.n_rows(dense), -1)
+        dtype = torch.float64 if dense.dtype == torch.float64 else torch.float32
+        for i, block in enumerate(self.blocks):
+            out = rows[i * self.n_rows : (i + 1) * self.n_rows]
+            coded = out if dense.dtype == dtype else torch.empty(out.shape, dtype=dtype)
+            decode(block, coded)
+            self.form.give_back(coded, i * self.n_rows, self.eb, out)
