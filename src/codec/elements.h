@@ -1,4 +1,4 @@
-/* Plain, slow passes over elements of any type, for relative bounds, unusual chunks and checks. */
+/* Passes over elements of any type, for relative bounds, unusual chunks and checks. */
 #ifndef COMET_CODEC_ELEMENTS_H
 #define COMET_CODEC_ELEMENTS_H
 
