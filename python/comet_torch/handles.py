@@ -39,8 +39,9 @@ class Content:
     """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
     at element `first` of the storage that they were saved from."""
 
-    __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version", "site",
-                 "bound", "eb", "nonzero", "rms", "raw_bytes", "coded_bytes", "lossless", "support", "n_open", "seconds", "decoded", "__weakref__")
+    __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version",
+                 "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless", "support",
+                 "n_open", "seconds", "decoded", "__weakref__")
 
     def __init__(self, session, dense, tensor, first):
         self.session = session
@@ -49,7 +50,7 @@ class Content:
         self.first = first
         self.n_elements = dense.numel()
         self.token, self.version = version_token(tensor), tensor._version
-        self.eb, self.nonzero, self.rms = 0.0, 1.0, 0.0
+        self.eb, self.nonzero = 0.0, 1.0
         self.raw_bytes = self.n_elements * dense.element_size()
         self.coded_bytes = 0
         self.lossless = self.support = True

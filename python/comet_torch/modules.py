@@ -12,7 +12,8 @@ def watch_modules(model, sites):
                  "once, so the peak does not fall: compile its blocks one by one instead.")
     handles, thread = [], threading.get_ident()
     for name, module in _modules_of(model):
-        handles += [module.register_forward_pre_hook(_before(sites, name, thread)), module.register_forward_hook(_after(sites, name, thread))]
+        handles += [module.register_forward_pre_hook(_before(sites, name, thread)),
+                    module.register_forward_hook(_after(sites, name, thread))]
     return handles
 
 

@@ -46,7 +46,8 @@ LOSSY = frozenset(
 )
 # The strictest first: a tensor with several consumers is coded for the first of these that it has.
 _STRICTNESS = (
-    Role.EXACT, Role.INTEGERS, Role.MASK, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
+    Role.EXACT, Role.INTEGERS, Role.MASK,
+    Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
     Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
     Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.INTERVAL, Role.SHAPE,
 )

@@ -42,7 +42,8 @@ class ResNet50(nn.Sequential):
 class SqueezeExcite(nn.Module):
     def __init__(self, channels):
         super().__init__()
-        self.pool, self.fc1, self.fc2 = nn.AdaptiveAvgPool2d(1), nn.Conv2d(channels, channels // 2, 1), nn.Conv2d(channels // 2, channels, 1)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.fc1, self.fc2 = nn.Conv2d(channels, channels // 2, 1), nn.Conv2d(channels // 2, channels, 1)
 
     def forward(self, x):
         return x * F.hardsigmoid(self.fc2(F.relu(self.fc1(self.pool(x)))))

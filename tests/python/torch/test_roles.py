@@ -85,7 +85,8 @@ def gpt(fused):
 
 def lora():
     """Frozen linear layers save their weight only."""
-    return {**layer_norms(4), **gelus(2), ("Addmm", "mat2"): ("weight", 7), ("Mm", "self"): ("linear input", 8), ("Mm", "mat2"): ("weight", 8),
+    return {**layer_norms(4), **gelus(2), ("Addmm", "mat2"): ("weight", 7), ("Mm", "self"): ("linear input", 8),
+            ("Mm", "mat2"): ("weight", 8),
             **attention(2, FUSED), **LOSS, **older(Mul_other=("mask or constant", 4))}
 
 

@@ -193,7 +193,8 @@ for p, q in zip(wrapped.parameters(), plain):
 with comet_torch.compress(wrapped, optimizer) as mem:
     for step in range(3):
         optimizer.zero_grad(); nets.loss_of(wrapped, x).backward(); optimizer.step()
-total = sum(float(p.detach().double().sum() if not hasattr(p, "to_local") else p.full_tensor().detach().double().sum()) for p in wrapped.parameters())
+whole = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in wrapped.parameters()]
+total = sum(float(p.detach().double().sum()) for p in whole)
 totals = [None, None]
 dist.all_gather_object(totals, total)
 assert totals[0] == totals[1], totals
@@ -228,7 +229,8 @@ def has_fsdp2():
 def test_fsdp2(tmp_path):
     wrap = "[__import__('torch.distributed.fsdp', fromlist=['fully_shard']).fully_shard(m, mesh=dist.init_device_mesh('cpu', (2,))) " \
         "for m in (*net.blocks, net)][-1]"
-    run_pair(tmp_path, wrap.replace("dist.init_device_mesh", "__import__('torch.distributed.device_mesh', fromlist=['x']).init_device_mesh"))
+    meshes = "__import__('torch.distributed.device_mesh', fromlist=['x'])"
+    run_pair(tmp_path, wrap.replace("dist.init_device_mesh", meshes + ".init_device_mesh"))
 
 
 # ---- torch.compile ----
