@@ -4,6 +4,8 @@ import functools
 
 def after_step(optimizer, call):
     """Calls `call` after each step of the optimiser, until remove() of what is returned."""
+    while callable(getattr(getattr(optimizer, "optimizer", None), "step", None)):
+        optimizer = optimizer.optimizer  # a wrapper, as accelerate's, whose own step may do nothing while gradients accumulate
     if hasattr(optimizer, "register_step_post_hook"):
         return optimizer.register_step_post_hook(lambda *_: call())
     return _Wrapped(optimizer, call)
