@@ -14,7 +14,7 @@ class TrainingContext:
     def __init__(self, **options):
         self.options = options
         self.memory = None
-        self._is_open, self._logged = False, (0, 0)
+        self._is_open = False
 
     def open(self, model, optimizer, state=None):
         """Training begins. A context that an interrupted training left open is closed before."""
@@ -23,7 +23,7 @@ class TrainingContext:
         if state is not None:
             self.memory.load_state_dict(state)
         self.memory.__enter__()
-        self._is_open, self._logged = True, (0, 0)
+        self._is_open = True
 
     def close(self):
         """Training ended, however it did. Without an open context nothing happens."""
@@ -32,10 +32,8 @@ class TrainingContext:
             self.memory.__exit__(None, None, None)
 
     def log_figures(self):
-        """For a log: the ratio since the last call, the most memory that coded tensors took, and the peak of the process."""
+        """For a log: raw against stored bytes so far, the most memory that coded tensors took, and the peak of the process."""
         totals = self.memory.figures.totals()
-        raw, stored = totals["raw"] - self._logged[0], totals["stored"] - self._logged[1]
-        self._logged = (totals["raw"], totals["stored"])
-        return {"comet_ratio": round(raw / stored, 2) if stored else 1.0,
+        return {"comet_ratio": round(totals["ratio"], 2) if totals["stored"] else 1.0,
                 "comet_stored_peak_mb": round(totals["peak_stored"] / _MB, 2),
                 "comet_process_peak_mb": round(resident("VmHWM") / _MB, 1)}

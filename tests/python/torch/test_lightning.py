@@ -91,7 +91,7 @@ def test_report_and_log_come_from_one_callback(tmp_path):
 
     callback = CometCallback()
     module, trainer = fit(tmp_path, callback, Watch())
-    assert "net.3" in callback.memory.report()
+    assert "net.2" in callback.memory.report()
     assert callback.memory.figures.totals()["ratio"] > 1.5
     assert callback.memory.assessor.step == EPOCHS * BATCHES
     last = trainer.logged_metrics
