@@ -5,10 +5,13 @@ its role and codes the tensor. `unpack` gives the tensor back in backward.
 """
 import torch
 
+from . import recompute
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
-from .handles import Shape, Ticket, changed, storage_of
+from .handles import Content, Shape, Ticket, changed, storage_of
+from .intervals import interval_of
+from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
@@ -34,6 +37,7 @@ class Hooks:
         self.backward_seen = False
         self.step_by_backward = False
         self.probe = None  # a list: unpack is called to see tickets
+        self.structure = None  # of structure.py, set where the context is opened
         self.observer = None  # called with (node, kind, fields) of every node
 
     # ---- forward ----
@@ -45,7 +49,10 @@ class Hooks:
             return ticket
         if self.backward_seen:
             self._first_after_backward()
-        self.pending.append(ticket)
+        if tensor.numel() * tensor.element_size() < self.least_bytes and self.observer is None:
+            ticket.keep()
+        else:
+            self.pending.append(ticket)
         return ticket
 
     def _first_after_backward(self):
@@ -67,45 +74,83 @@ class Hooks:
 
     def node_made(self, node, kind, fields):
         """A node is complete; fields: pairs of a field's name and its ticket."""
-        with torch.no_grad():
-            saved, roles, coded = [], {}, False
-            for field, ticket in fields:
-                ticket.role = role_of(node, kind, field, ticket.raw)
-                saved.append(Saved(field, ticket.role, ticket))
-                key = storage_of(ticket.raw)._cdata
-                roles[key] = stricter(roles.get(key), ticket.role)
-            for one in saved:
-                coded |= self._place(kind, one, saved, roles)
-            if coded:
-                self.assessor.node_made(node, kind, saved)
-            if self.observer is not None:
-                self.observer(node, kind, saved)
+        enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            self._node_made(node, kind, fields)
+        finally:
+            torch._C._set_grad_enabled(enabled)
 
-    def _place(self, kind, saved, fields, roles):
+    def _node_made(self, node, kind, fields):
+        saved, kept, roles = [], [], {}
+        for field, ticket in fields:
+            role = ticket.role = role_of(node, kind, field, ticket.raw)
+            one = Saved(field, role, ticket)
+            saved.append(one)
+            if self._passes(role, one.tensor):
+                self._leave(one)
+                continue
+            storage = storage_of(one.tensor)
+            key = storage._cdata
+            if self.policy.is_constant(one.tensor, key):
+                self._leave(one)
+                continue
+            kept.append((one, storage))
+            roles[key] = stricter(roles.get(key), role)
+        coded = False
+        for one, storage in kept:
+            coded |= self._place(node, kind, one, storage, saved, roles)
+        if coded:
+            self.assessor.node_made(node, kind, saved)
+        if self.observer is not None:
+            self.observer(node, kind, saved)
+
+    def _leave(self, saved):
+        """Lets a tensor pass through."""
+        self.report.passed(saved.role, saved.tensor)
+        saved.ticket.keep()
+
+    def _place(self, node, kind, saved, storage, fields, roles):
         """Codes one saved tensor, or lets it pass through. True where it was coded with loss."""
-        ticket, tensor, role = saved.ticket, saved.tensor, saved.role
-        if self._passes(role, tensor):
-            content = None
-        elif role is Role.SHAPE:
-            ticket.raw, ticket.content = None, Shape(tensor)
+        ticket, role = saved.ticket, saved.role
+        if role is Role.SHAPE:
+            ticket.raw, ticket.content = None, Shape(saved.tensor)
             return False
-        else:
-            content = self._content(kind, saved, fields, roles)
+        if role is Role.INTERVAL and self._place_interval(node, kind, saved):
+            return False
+        content = self._content(kind, saved, storage, fields, roles)
         if content is None:
-            self.report.passed(role, tensor)
-            ticket.keep()
+            self._leave(saved)
             return False
         ticket.attach(content)
         return not content.lossless
 
-    def _passes(self, role, tensor):
-        return role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.device.type != "cpu" \
-            or tensor.layout is not torch.strided or self.policy.is_constant(tensor)
+    def _place_interval(self, node, kind, saved):
+        """Keeps one bit an element."""
+        saved.key = self.sites.name(kind, saved.field)
+        site = self.sites.get(saved.key, saved.tensor)
+        if self.policy.override(site) is RAW:
+            return False
+        content = interval_of(self.coder.session, node, kind, saved.tensor)
+        if content is None:
+            site.exact = True
+            return False
+        site.learn(Role.INTERVAL)
+        saved.ticket.raw, saved.ticket.content = None, content
+        self.report.packed(site, content)
+        return True
 
-    def _content(self, kind, saved, fields, roles):
+    def _passes(self, role, tensor):
+        if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+            return True
+        if tensor.device.type != "cpu":
+            say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
+            return True
+        return False
+
+    def _content(self, kind, saved, storage, fields, roles):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
-        storage = storage_of(tensor)
         saved.key = self.sites.name(kind, saved.field)
         content = self.registry.find(storage._cdata, tensor)
         if content is None:
@@ -116,7 +161,13 @@ class Hooks:
             site = saved.site = content.site
             site.learn(saved.role)
             if _serves(content, saved.role):
+                if type(content) is recompute.Derived:
+                    saved.site = content.source.site
                 return content
+        if saved.role in recompute.ROLES and content is None and not (site.exact or site.support):
+            derived = self._derived(saved, site, storage)
+            if derived is not None:
+                return derived
         bound = self._bound(site, saved, content)
         if bound is RAW or site.incompressible:
             return None
@@ -127,6 +178,18 @@ class Hooks:
         if shared:
             self.registry.add(storage, content)
         self.report.coded(site, content)
+        return content
+
+    def _derived(self, saved, site, storage):
+        """A content that is computed again from others, where that is possible."""
+        override = self.policy.override(site)
+        if override is RAW or (override is not None and override.lossless):
+            return None
+        content = recompute.derive(self, saved.tensor, site)
+        if content is not None:
+            content.site, saved.site = site, content.source.site
+            self.registry.add(storage, content)
+            self.report.derived(site, content.raw_bytes)
         return content
 
     def _bound(self, site, saved, lossy):
@@ -153,7 +216,7 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if type(content) is Shape:
+        if not isinstance(content, Content):
             return content.decode()
         tensor = self._decoded(content)
         if ticket.view is not None:
@@ -163,8 +226,21 @@ class Hooks:
         return tensor
 
     def _decoded(self, content):
-        """The dense values. Where other tickets wait for them they are kept until the next content is decoded."""
+        """The dense values, to a ticket."""
         content.n_open -= 1
+        return self._dense(content)
+
+    def read(self, ticket):
+        """The values of a ticket, to compute others from."""
+        if ticket.raw is not None:
+            if ticket.raw._version != ticket.version:
+                raise changed(ticket.raw.shape, ticket.raw._version, ticket.version)
+            return ticket.raw
+        tensor = self._dense(ticket.content)
+        return tensor if ticket.view is None else tensor.as_strided(*ticket.view)
+
+    def _dense(self, content):
+        """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
         recent = self.recent
         if recent is not None and recent[0] is content:
             if content.n_open <= 0:

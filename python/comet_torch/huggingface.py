@@ -77,7 +77,7 @@ def _without_parallel(model):
 
 def _file_name(args):
     """Each process has its own bounds."""
-    return "comet_torch.pt" if args.world_size <= 1 else f"comet_torch_{args.process_index}.pt"
+    return f"comet_bounds_{args.process_index}.pt"
 
 
 def _load(checkpoint, args):

@@ -10,7 +10,10 @@ from .callback import TrainingContext
 try:
     from lightning.pytorch import Callback
 except ImportError as error:
-    raise ImportError(f"CometCallback for Lightning needs the package lightning, version 2: pip install lightning ({error})") from error
+    try:
+        from pytorch_lightning import Callback
+    except ImportError:
+        raise ImportError(f"CometCallback for Lightning needs the package lightning, version 2: pip install lightning ({error})") from error
 
 
 class CometCallback(TrainingContext, Callback):

@@ -3,7 +3,10 @@
 `role_of` names the role of one saved field of an autograd node. A field that no table names has the role EXACT: it is coded without
 any loss, or passed through. So an operator that this file does not know trains with the right gradients, and saves less memory.
 """
+import functools
 from enum import Enum
+
+import torch
 
 
 class Role(Enum):
@@ -28,6 +31,7 @@ class Role(Enum):
     SOFTMAX = "softmax output"
     LOG_SOFTMAX = "log-softmax output"
     MASK = "mask or constant"  # a factor that has no gradient, such as a dropout mask: exact
+    INTERVAL = "inside an interval"  # backward needs only whether a value lies inside: one bit, exact
     SHAPE = "shape only"  # backward reads its shape, never its values
     INTEGERS = "integers"
 
@@ -44,7 +48,7 @@ LOSSY = frozenset(
 _STRICTNESS = (
     Role.EXACT, Role.INTEGERS, Role.MASK, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
     Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
-    Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.SHAPE,
+    Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.INTERVAL, Role.SHAPE,
 )
 _RANK = {role: rank for rank, role in enumerate(_STRICTNESS)}
 
@@ -82,6 +86,12 @@ FIELDS = {
     "Relu": {"result": Role.RELU},
     "LeakyRelu": {"self": Role.RELU},
     "Abs": {"self": Role.RELU},
+    "Hardtanh": {"self": Role.INTERVAL},
+    "Hardsigmoid": {"self": Role.INTERVAL},
+    "Clamp": {"self": Role.INTERVAL},
+    "ClampMin": {"self": Role.INTERVAL},
+    "ClampMax": {"self": Role.INTERVAL},
+    "Threshold": {"self": Role.INTERVAL},
     "Gelu": {"self": Role.GELU},
     "Silu": {"self": Role.SILU},
     "Hardswish": {"self": Role.HARDSWISH},
@@ -108,7 +118,9 @@ FIELDS = {
     "AdaptiveAvgPool2D": _POOL,
     "AdaptiveAvgPool3D": _POOL,
     "MkldnnAdaptiveAvgPool2D": _POOL,
+    "Mean": {"self": Role.SHAPE},
     "Gather": {"self": Role.SHAPE},
+    "Embedding": {"weight": Role.WEIGHT, "indices": Role.INTEGERS},
 }
 
 # Products of matrices: operand and edge of the graph that it came from.
@@ -130,22 +142,27 @@ _OF_ALL = frozenset({"Mm"})
 _DEEPEST = 12
 
 
+@functools.lru_cache(maxsize=4096)
+def _kind_of_name(name):
+    return name.split("::")[-1].partition("Backward")[0]
+
+
 def kind_of(node):
     """ "Convolution" for ConvolutionBackward0."""
-    return node.name().split("::")[-1].partition("Backward")[0]
+    return _kind_of_name(node.name())
 
 
 def is_of_weights(node, depth=0):
     """Is what this node gives back to computed from parameters alone? An edge without a node has no gradient: a constant."""
     if node is None:
         return False
-    name = node.name()
-    if name.endswith("AccumulateGrad"):
+    kind = kind_of(node)
+    if kind == "AccumulateGrad":
         return True
-    if depth > _DEEPEST or kind_of(node) not in _OF_WEIGHTS:
+    if kind not in _OF_WEIGHTS or depth > _DEEPEST:
         return False
     edges = [edge for edge, _ in node.next_functions]
-    if kind_of(node) not in _OF_ALL:
+    if kind not in _OF_ALL:
         edges = [edge for edge in edges if edge is not None]
     return len(edges) > 0 and all(is_of_weights(edge, depth + 1) for edge in edges)
 
@@ -155,9 +172,14 @@ def _edge(node, index):
     return edges[index][0] if index < len(edges) else None
 
 
+def is_parameter(tensor):
+    """Is it a parameter or a view of one? isinstance is slow for parameters."""
+    return issubclass(type(tensor), torch.nn.Parameter) or issubclass(type(tensor._base), torch.nn.Parameter)
+
+
 def _operand_role(node, edges, field, tensor):
     """A product of matrices is linear where one operand is a weight, else a product of two activations."""
-    if is_of_weights(_edge(node, edges[field])):
+    if is_parameter(tensor) or is_of_weights(_edge(node, edges[field])):
         return Role.WEIGHT
     other = next(edge for name, edge in edges.items() if name != field)
     if is_of_weights(_edge(node, other)):
@@ -167,7 +189,7 @@ def _operand_role(node, edges, field, tensor):
 
 def _factor_role(node, edge, tensor):
     if not tensor.requires_grad:
-        return Role.MASK
+        return Role.WEIGHT if is_parameter(tensor) else Role.MASK
     return Role.WEIGHT if is_of_weights(_edge(node, edge)) else Role.FACTOR
 
 

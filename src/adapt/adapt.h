@@ -80,7 +80,8 @@ void adapt_assess(adapt *a, uint64_t step);
  * which is made in the next step. */
 void adapt_retreat(adapt *a, uint64_t step);
 
-/* For when consumers were added: plans an assessment for the next step, with gaps that grow from 1 again. Bounds stay in force. */
+/* For when consumers were added: plans an assessment for the next step, with gaps that grow from 1 again. Bounds stay in force.
+ */
 void adapt_restart(adapt *a, uint64_t step);
 
 /* Assessments since the start or the last retreat. */

@@ -28,8 +28,8 @@ def test_arrays_that_cannot_be_compressed(array, sentence):
     assert caught.value.status == "argument"
 
 
-@pytest.mark.parametrize("eb", ["", "x", "rel", "-0.1", "1e-3 rel", " 0.1", "0.1STD", "nan", "inf", "1_0", "1e999", "0x10", "0.1stdx", -1, -1e-9,
-                                float("nan"), float("inf"), None, True, b"0.1", [0.1]])
+@pytest.mark.parametrize("eb", ["", "x", "rel", "-0.1", "1e-3 rel", " 0.1", "0.1STD", "nan", "inf", "1_0", "1e999", "0x10", "0.1stdx", -1,
+                                -1e-9, float("nan"), float("inf"), None, True, b"0.1", [0.1]])
 def test_bounds_that_make_no_sense(eb):
     with pytest.raises(CometError, match="is not a bound: write 0.01, 1e-3rel, 0.1std, lossless or 12x"):
         comet_codec.compress(X, eb=eb)
