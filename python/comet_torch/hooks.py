@@ -8,7 +8,9 @@ import torch
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
-from .handles import Shape, Ticket, changed, storage_of
+from .handles import Content, Shape, Ticket, changed, storage_of
+from .intervals import interval_of
+from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
@@ -75,19 +77,21 @@ class Hooks:
                 key = storage_of(ticket.raw)._cdata
                 roles[key] = stricter(roles.get(key), ticket.role)
             for one in saved:
-                coded |= self._place(kind, one, saved, roles)
+                coded |= self._place(node, kind, one, saved, roles)
             if coded:
                 self.assessor.node_made(node, kind, saved)
             if self.observer is not None:
                 self.observer(node, kind, saved)
 
-    def _place(self, kind, saved, fields, roles):
+    def _place(self, node, kind, saved, fields, roles):
         """Codes one saved tensor, or lets it pass through. True where it was coded with loss."""
         ticket, tensor, role = saved.ticket, saved.tensor, saved.role
         if self._passes(role, tensor):
             content = None
         elif role is Role.SHAPE:
             ticket.raw, ticket.content = None, Shape(tensor)
+            return False
+        elif role is Role.INTERVAL and self._place_interval(node, kind, saved):
             return False
         else:
             content = self._content(kind, saved, fields, roles)
@@ -98,9 +102,28 @@ class Hooks:
         ticket.attach(content)
         return not content.lossless
 
+    def _place_interval(self, node, kind, saved):
+        """Keeps one bit an element."""
+        saved.key = self.sites.name(kind, saved.field)
+        site = self.sites.get(saved.key, saved.tensor)
+        if self.policy.override(site) is RAW:
+            return False
+        content = interval_of(self.coder.session, node, kind, saved.tensor)
+        if content is None:
+            site.exact = True
+            return False
+        site.learn(Role.INTERVAL)
+        saved.ticket.raw, saved.ticket.content = None, content
+        self.report.packed(site, content)
+        return True
+
     def _passes(self, role, tensor):
-        return role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.device.type != "cpu" \
-            or tensor.layout is not torch.strided or self.policy.is_constant(tensor)
+        if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+            return True
+        if tensor.device.type != "cpu":
+            say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
+            return True
+        return self.policy.is_constant(tensor)
 
     def _content(self, kind, saved, fields, roles):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
@@ -153,7 +176,7 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if type(content) is Shape:
+        if type(content) is not Content:
             return content.decode()
         tensor = self._decoded(content)
         if ticket.view is not None:
