@@ -10,15 +10,25 @@ import math
 import torch
 
 from .roles import Role
+from .spread import rows_between, runs_of
 
-_SIDES = {1: (), 2: (0,)}
+_ELEMENTS = 1 << 18
 
 
 def energy(tensor):
-    """The sum of squares, as a Python float."""
-    t = tensor.detach()
-    t = t if t.dtype in (torch.float32, torch.float64) else t.float()
-    return float(torch.linalg.vector_norm(t)) ** 2
+    """The sum of squares, as a Python float; of a large tensor from a quarter of a million elements."""
+    t = runs_of(tensor, _ELEMENTS)
+    squares = float(torch.linalg.vector_norm(t if t.dtype in (torch.float32, torch.float64) else t.float())) ** 2
+    return squares * (tensor.numel() / t.numel()) if t.numel() else 0.0
+
+
+def channel_energies(dy):
+    """The sum of squares of each channel of N C ..., in double precision; of a large tensor from some of its rows."""
+    sides = [d for d in range(dy.dim()) if d != 1]
+    step = rows_between(dy.shape[2], dy.numel(), 4 * _ELEMENTS) if dy.dim() > 2 else 1
+    part = dy.detach()[:, :, ::step] if step > 1 else dy.detach()
+    squares = torch.linalg.vector_norm(part.float(), dim=sides).double().square()
+    return squares * (dy.numel() / part.numel())
 
 
 def ratio(harm, passed):
@@ -95,8 +105,7 @@ def product(n_summed, nonzero, dy_energy, passed_energy):
 
 def batch_norm(dy, inverse_deviation, gamma, dgamma, dbeta):
     """(gain for gamma, gain passed on) of a batch norm whose input, N C ..., has the error."""
-    sides = [d for d in range(dy.dim()) if d != 1]
-    squares = torch.linalg.vector_norm(dy.detach().float(), dim=sides).double().square()
+    squares = channel_energies(dy)
     m = dy.numel() / dy.shape[1]
     r2 = inverse_deviation.double().square()
     g2 = r2 * (gamma.double().square() if gamma is not None else 1.0)

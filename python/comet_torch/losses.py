@@ -1,7 +1,6 @@
 """The loss of each backward pass, as autograd's engine is called with it: no script has to hand it over."""
 import contextlib
 
-import torch
 from torch.autograd import Variable
 
 
@@ -11,8 +10,7 @@ class _Engine:
 
     def run_backward(self, tensors, *args, **options):
         if options.get("accumulate_grad") and len(tensors) == 1 and tensors[0].numel() == 1:
-            with torch.no_grad():
-                self.loss_known(float(tensors[0]))
+            self.loss_known(float(tensors[0].detach()))
         return self.engine.run_backward(tensors, *args, **options)
 
     def __getattr__(self, name):

@@ -61,7 +61,7 @@ def _taps_of_side(inputs, outputs, kernel, stride, padding, dilation, transposed
 class _Convolution:
     def __init__(self, node, fields, facts):
         used, weight = fields.get("input") or fields["self"], fields["weight"]
-        self.key, self.facts = used.key, facts[used.key]
+        self.key, self.facts, self.of_parameter = used.key, facts[used.key], used.role is Role.CONV_INPUT
         self.sampler = ConvolutionSampler(node, weight.tensor.shape)
         self.inputs = tuple(used.tensor.shape)
         self.sample = Sample(self.sampler, used.tensor, self.facts.turn) if self.facts.sampled else None
@@ -82,6 +82,8 @@ class _Convolution:
             return []
         taps = self._taps(dy.shape)
         gain = gains.weighted(taps, self.facts.nonzero, gains.energy(dy))
+        if not self.of_parameter:  # the weight is an activation
+            return [Observation(self.key, "passed", gains.ratio(3 * gain, gains.energy(dw)))]
         quotient = self.sample.quotient(dy, taps, self.facts.eb) if self.sample else float("nan")
         return [Observation(self.key, "weight", gain, dw, quotient)]
 
@@ -184,9 +186,7 @@ class _BatchNorm:
         return found + [Observation(self.key, "passed", passed)]
 
     def _scale(self, dy):
-        sides = [d for d in range(dy.dim()) if d != 1]
-        squares = torch.linalg.vector_norm(dy.detach().float(), dim=sides).double().square()
-        return float((squares * self.inverse.double().square()).sum()) / 3
+        return float((gains.channel_energies(dy) * self.inverse.double().square()).sum()) / 3
 
     def _without_sums(self, dy, dx):
         """Where gamma or beta is absent or frozen, so that their gradients do not tell: each channel is a row."""
@@ -226,13 +226,14 @@ class _RowNorm:
             return []
         dy, found = dy.detach().reshape(self.n_rows, -1), []
         d = dy.shape[1]
+        rows = rows_of(self.n_rows, max(1, min(_MOST_ROWS, _ROW_ELEMENTS // d)))
+        g = dy[rows].float()
         if dgamma is not None:
-            squares = torch.linalg.vector_norm(dy.float(), dim=1).double().square()
-            scale = squares.sum() if self.of_row else (squares * self.inverse.double().square()).sum()
-            found.append(Observation(self.key, "scale", float(scale) / 3, dgamma))
+            squares = g.double().square().sum(1)
+            scale = squares.sum() if self.of_row else (squares * self.inverse[rows].double().square()).sum()
+            found.append(Observation(self.key, "scale", float(scale) / 3 * (self.n_rows / len(rows)), dgamma))
         if dx is not None:
-            rows = rows_of(self.n_rows, max(1, min(_MOST_ROWS, _ROW_ELEMENTS // d)))
-            g = dy[rows].float() * self._gamma_of(rows, d)
+            g = g * self._gamma_of(rows, d)
             passed = gains.normalised_rows(g, dx.detach().reshape(self.n_rows, -1)[rows].float(), self.inverse[rows], self.of_row)
             found.append(Observation(self.key, "passed", passed))
         return found
@@ -314,19 +315,20 @@ _NORMS = frozenset({"NativeLayerNorm", "FusedRmsNorm", "NativeGroupNorm"})
 _CONVOLUTIONS = frozenset({"Convolution", "ConvolutionOverrideable", "MkldnnConvolution"})
 
 
-class _Exponential:
-    """y = exp(x), dx = dy y: a product whose other factor is x."""
+class _Multiple:
+    """dx = c dy times what is stored, as for exp (c = 1) and squares (c = 2): a product whose other factor is x."""
 
     samples = ()
+    KINDS = {"Exp": 1.0, "Pow": 2.0}
 
-    def __init__(self, used, facts):
-        self.key, self.nonzero = used.key, facts[used.key].nonzero
+    def __init__(self, kind, used, facts):
+        self.key, self.nonzero, self.squares = used.key, facts[used.key].nonzero, self.KINDS[kind] ** 2
 
     def observe(self, grad_inputs, grad_outputs):
         dy, dx = grad_outputs[0], _gradient(grad_inputs, 0)
         if dy is None or dx is None:
             return []
-        return [Observation(self.key, "passed", gains.product(1, self.nonzero, gains.energy(dy), gains.energy(dx)))]
+        return [Observation(self.key, "passed", gains.product(self.squares, self.nonzero, gains.energy(dy), gains.energy(dx)))]
 
 
 def watch_of(node, kind, fields, facts):
@@ -347,8 +349,8 @@ def watch_of(node, kind, fields, facts):
     used = next((f for f in fields.values() if f.key in facts), None)
     if used is None:
         return None
-    if kind == "Exp":
-        return _Exponential(used, facts)
+    if kind in _Multiple.KINDS:
+        return _Multiple(kind, used, facts)
     if used.role in gains.ELEMENTWISE:
         return _Elementwise(used, facts)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None

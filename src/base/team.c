@@ -21,9 +21,9 @@
 
 enum {
     IDLE_SPIN_NS = 1000000,
-    BUSY_SPIN_NS = 50000,
+    BUSY_SPIN_NS = 2000,
     TAKEN_NS = 200000, /* between two looks at the clock: another program had the core */
-    BUSY_FOR_NS = 100 * 1000000,
+    BUSY_FOR_NS = 1000000000,
     PAUSES = 16, /* between two looks at the clock */
 };
 

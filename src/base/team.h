@@ -28,7 +28,7 @@ bool team_run(size_t n, void (*body)(void *data), void *data);
 /* Returns when every member of the caller's region has called it. */
 void team_barrier(void);
 
-/* How long waits spin before they sleep, in nanoseconds; negative, as at first: a millisecond, or 50 microseconds where other
+/* How long waits spin before they sleep, in nanoseconds; negative, as at first: a millisecond, or 2 microseconds where other
  * programs were seen to take cores away. */
 void team_set_spin(long nanoseconds);
 

@@ -38,6 +38,11 @@ typedef struct kernel_args {
     void *at[N_KERNEL_ARGS];
 } kernel_args;
 
+/* The library that is loaded, 2006003 for oneDNN 2.6.3, and the instructions that it uses, as a number of its own: what a run's
+ * bits depend on. Not before backend_create, which caps the instructions. */
+uint64_t backend_version(void);
+uint64_t backend_instructions(void);
+
 comet_status backend_create(backend **out);
 void backend_destroy(backend *b);
 /* Drops what the library caches for kernels yet to be made; those that exist go on working. */

@@ -70,6 +70,17 @@ comet_status comet_dnnl_check(void)
                       comet_dnnl_version_built(), DNNL_VERSION_MAJOR, comet_dnnl_version());
 }
 
+uint64_t backend_version(void)
+{
+    const dnnl_version_t *v = dnnl_version();
+    return (uint64_t)v->major * 1000000 + (uint64_t)v->minor * 1000 + (uint64_t)v->patch;
+}
+
+uint64_t backend_instructions(void)
+{
+    return (uint64_t)dnnl_get_effective_cpu_isa();
+}
+
 /* ---- the backend ---- */
 
 /* Makes attributes with a scratchpad by the user, and with the operation on the result that `append` adds. */

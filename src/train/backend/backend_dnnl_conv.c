@@ -38,6 +38,8 @@ static comet_status conv_describe(backend *b, const conv_spec *s, conv_geometry 
                       : layout_by_tag(b, 4, whole, dnnl_format_tag_any, &g->weights);
 }
 
+enum { REFERENCE_COST = 100 };
+
 /* How slow an implementation is, by its name: 0 is fast, a product of matrices is slower by a few times, reference code by
  * hundreds. */
 static int slowness(const_dnnl_primitive_desc_t pd)
@@ -45,7 +47,7 @@ static int slowness(const_dnnl_primitive_desc_t pd)
     static const struct {
         const char *prefix;
         int cost;
-    } slow[] = {{"ref", 100}, {"gemm", 1}, {"x64:gemm", 1}};
+    } slow[] = {{"ref", REFERENCE_COST}, {"gemm", 1}, {"x64:gemm", 1}};
     const char *text = NULL;
     if (dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, (void *)&text) != dnnl_success || !text)
         return 0;
@@ -106,8 +108,9 @@ typedef struct conv_choice {
     int cost;
 } conv_choice;
 
-/* Makes the choice that of a source that lies like g->src where that is faster than the choice so far, by at least `by`. */
-static comet_status try_source(const conv_call *c, const conv_geometry *g, int by, conv_choice *best)
+/* Makes the choice that of tensors that lie like g->src and g->dst where that is faster than the choice so far, by at least
+ * `by`. */
+static comet_status try_layouts(const conv_call *c, const conv_geometry *g, int by, conv_choice *best)
 {
     conv_choice made;
     if (best->pd && best->cost == 0)
@@ -124,7 +127,8 @@ static comet_status try_source(const conv_call *c, const conv_geometry *g, int b
 }
 
 /* Takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library prefers it for
- * forward, else in blocks where only they have a fast gradient. */
+ * forward, else in blocks where only they have a fast gradient, else planes throughout: with AVX2 a source of one channel, as
+ * of grey images, has no fast gradient otherwise. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
 {
     static const dnnl_format_tag_t blocked[] = {dnnl_nChw16c, dnnl_nChw8c};
@@ -137,14 +141,17 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
     TRY(conv_describe(b, spec, &g));
     const layout *any = g.src;
     g.src = src;
-    (void)try_source(&call, &g, 0, &best);
+    (void)try_layouts(&call, &g, 0, &best);
     g.src = any;
-    const comet_status status = try_source(&call, &g, 0, &best);
+    const comet_status status = try_layouts(&call, &g, 0, &best);
     if (!best.pd)
         return status;
     for (size_t i = 0; i < sizeof blocked / sizeof blocked[0]; i++)
         if (layout_by_tag(b, 4, any->dims, blocked[i], &g.src) == COMET_OK)
-            (void)try_source(&call, &g, 1, &best);
+            (void)try_layouts(&call, &g, 1, &best);
+    if (layout_by_tag(b, 4, any->dims, dnnl_nchw, &g.src) == COMET_OK &&
+        layout_by_tag(b, 4, g.dst->dims, dnnl_nchw, &g.dst) == COMET_OK)
+        (void)try_layouts(&call, &g, REFERENCE_COST / 2, &best);
     const operand_md operands[] = {{ARG_SRC, MD(best.pd, src, 0)},
                                    {ARG_WEIGHTS, MD(best.pd, weights, 0)},
                                    {ARG_BIAS, MD(best.pd, weights, 1)},

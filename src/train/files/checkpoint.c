@@ -79,6 +79,8 @@ static const field fields[] = {
     SETTING(augment, FIELD_U64, RULE_TOLD),
     SETTING(winograd, FIELD_U64, RULE_TOLD),
     SETTING(recompute, FIELD_U64, RULE_TOLD),
+    SETTING(onednn, FIELD_U64, RULE_ADDED),
+    SETTING(instructions, FIELD_U64, RULE_ADDED),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
     SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
     SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
@@ -341,7 +343,12 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
 /* The name of a setting for people. */
 static const char *told_as(const field *f)
 {
-    return f->offset == offsetof(checkpoint_state, settings.n_steps) ? "number of steps" : f->name;
+    switch (f->offset) {
+    case offsetof(checkpoint_state, settings.n_steps): return "number of steps";
+    case offsetof(checkpoint_state, settings.onednn): return "version of oneDNN";
+    case offsetof(checkpoint_state, settings.instructions): return "instruction set";
+    default: return f->name;
+    }
 }
 
 static void add_changed(char changed[CHECKPOINT_CHANGED_BYTES], const char *name)

@@ -161,14 +161,16 @@ void multiply_backward(const multiply_spec *s, const float *a, const float *b, c
 
 enum { WIDE = 16 };
 _Static_assert((int)WIDE == (int)SIGNS_A_WORD, "loops take a word of signs at once");
-typedef float vec __attribute__((vector_size(4 * WIDE)));
-typedef int32_t mask __attribute__((vector_size(4 * WIDE)));
+/* Half as wide: compilers do badly with vectors that are wider than those of the instruction set. */
+enum { HALF = WIDE / 2 };
+typedef float vec __attribute__((vector_size(4 * HALF)));
+typedef int32_t mask __attribute__((vector_size(4 * HALF)));
 
 /* Works on bits, so that compilers need no branch and dx may be dy. */
 ISA_INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx)
 {
     uint64_t i = 0;
-    for (; i + WIDE <= n; i += WIDE) {
+    for (; i + HALF <= n; i += HALF) {
         vec v, d;
         memcpy(&v, y + i, sizeof v);
         memcpy(&d, dy + i, sizeof d);
@@ -181,12 +183,12 @@ ISA_INLINED void pass_all(uint64_t n, const float *y, const float *dy, float *dx
 
 ISA_INLINED void pass_set_all(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
 {
-    const mask lane = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+    const mask lane = {1, 2, 4, 8, 16, 32, 64, 128};
     uint64_t i = 0;
-    for (; i + WIDE <= n; i += WIDE) {
+    for (; i + HALF <= n; i += HALF) {
         vec d;
         memcpy(&d, dy + i, sizeof d);
-        d = (vec)((mask)d & ((lane & signs[i / WIDE]) != 0));
+        d = (vec)((mask)d & ((lane & (signs[i / WIDE] >> i % WIDE)) != 0));
         memcpy(dx + i, &d, sizeof d);
     }
     for (; i < n; i++)
@@ -196,7 +198,7 @@ ISA_INLINED void pass_set_all(uint64_t n, const uint16_t *signs, const float *dy
 ISA_INLINED void sum_all(uint64_t n, const float *a, const float *b, bool relu, float *y)
 {
     uint64_t i = 0;
-    for (; i + WIDE <= n; i += WIDE) {
+    for (; i + HALF <= n; i += HALF) {
         vec v, w;
         memcpy(&v, a + i, sizeof v);
         memcpy(&w, b + i, sizeof w);

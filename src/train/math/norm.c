@@ -87,10 +87,10 @@ typedef struct job {
 
 typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and the sum of d^2 */
 
-typedef float vec __attribute__((vector_size(4 * WIDE)));
-
+/* LOOP_LANES is the width of the vectors: what the instruction set has, since compilers do badly with wider ones. */
 #define LOOP(name) name##_reference
 #define LOOP_TARGET
+#define LOOP_LANES 4
 #include "train/math/norm_loops.h"
 
 #ifdef __x86_64__
@@ -98,10 +98,12 @@ typedef float vec __attribute__((vector_size(4 * WIDE)));
 
 #define LOOP(name) name##_avx2
 #define LOOP_TARGET target(ISA_TARGET_AVX2),
+#define LOOP_LANES 8
 #include "train/math/norm_loops.h"
 
 #define LOOP(name) name##_avx512
 #define LOOP_TARGET target(ISA_TARGET_AVX512),
+#define LOOP_LANES 16
 #define LOOP_MASKS /* compares that make masks, which vectors of C cannot express */
 #include "train/math/norm_loops.h"
 #endif

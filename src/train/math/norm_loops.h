@@ -1,7 +1,7 @@
 /*
  * The loops of batch normalisation, for 16 lanes or any number of them: the same code, and the same roundings, for each
- * instruction set. norm.c includes this once for each, with LOOP(name) and LOOP_TARGET defined, and LOOP_MASKS where AVX-512
- * compares.
+ * instruction set. norm.c includes this once for each, with LOOP(name), LOOP_TARGET and LOOP_LANES defined, and LOOP_MASKS
+ * where AVX-512 compares.
  */
 /* No include guard: see above. */
 
@@ -95,28 +95,31 @@ INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i
         LOOP(gradient_one)(j, relu, i, l);
 }
 
-/* ---- sixteen at a time ---- */
+/* ---- sixteen lanes, LOOP_LANES at a time ---- */
+
+/* Lanes [lane, lane + LOOP_LANES) of rows of WIDE elements; `at` is the element of the first. */
+typedef float LOOP(vec) __attribute__((vector_size(4 * LOOP_LANES)));
 
 /* yes where a > b, else no, also where either is NaN. */
-INLINE vec LOOP(where_greater)(vec a, vec b, vec yes, vec no)
+INLINE LOOP(vec) LOOP(where_greater)(LOOP(vec) a, LOOP(vec) b, LOOP(vec) yes, LOOP(vec) no)
 {
 #ifdef LOOP_MASKS
-    return (vec)_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512)no, (__m512)yes);
+    return (LOOP(vec))_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512)no, (__m512)yes);
 #else
-    typedef int32_t bits __attribute__((vector_size(4 * WIDE)));
+    typedef int32_t bits __attribute__((vector_size(4 * LOOP_LANES)));
     const bits greater = a > b;
-    return (vec)(((bits)yes & greater) | ((bits)no & ~greater));
+    return (LOOP(vec))(((bits)yes & greater) | ((bits)no & ~greater));
 #endif
 }
 
-INLINE vec LOOP(load)(const float *from)
+INLINE LOOP(vec) LOOP(load)(const float *from)
 {
-    vec v;
+    LOOP(vec) v;
     memcpy(&v, from, sizeof v);
     return v;
 }
 
-INLINE void LOOP(save)(vec v, float *to)
+INLINE void LOOP(save)(LOOP(vec) v, float *to)
 {
     memcpy(to, &v, sizeof v);
 }
@@ -124,7 +127,7 @@ INLINE void LOOP(save)(vec v, float *to)
 /* The relu's masks: (v - from) scale + shift > 0, or v < 0. */
 typedef struct LOOP(threshold) {
     bool whole; /* not by the sign alone */
-    vec from, scale, shift;
+    LOOP(vec) from, scale, shift;
 } LOOP(threshold);
 
 INLINE void LOOP(find_threshold)(const norm_stored_coefficients *c, bool signs, uint64_t lane, LOOP(threshold) * t)
@@ -138,9 +141,9 @@ INLINE void LOOP(find_threshold)(const norm_stored_coefficients *c, bool signs, 
 }
 
 /* x where the relu passed v, else 0. */
-INLINE vec LOOP(pass)(const LOOP(threshold) * t, vec v, vec x)
+INLINE LOOP(vec) LOOP(pass)(const LOOP(threshold) * t, LOOP(vec) v, LOOP(vec) x)
 {
-    const vec zero = {0};
+    const LOOP(vec) zero = {0};
     return t->whole ? LOOP(where_greater)((v - t->from) * t->scale + t->shift, zero, x, zero)
                     : LOOP(where_greater)(zero, v, x, zero);
 }
@@ -148,16 +151,16 @@ INLINE vec LOOP(pass)(const LOOP(threshold) * t, vec v, vec x)
 INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, uint64_t n, uint64_t lane)
 {
     const norm_apply_coefficients *c = j->apply;
-    const vec zero = {0}, tiny = zero - FLT_MIN, finer = zero + 1 / c->coarse;
-    const vec mean = LOOP(load)(c->mean + lane), scale = LOOP(load)(c->scale + lane), shift = LOOP(load)(c->shift + lane);
-    const vec code_scale = codes ? LOOP(load)(c->code_scale + lane) : zero;
-    const vec code_shift = codes ? LOOP(load)(c->code_shift + lane) : zero;
+    const LOOP(vec) zero = {0}, tiny = zero - FLT_MIN, finer = zero + 1 / c->coarse;
+    const LOOP(vec) mean = LOOP(load)(c->mean + lane), scale = LOOP(load)(c->scale + lane), shift = LOOP(load)(c->shift + lane);
+    const LOOP(vec) code_scale = codes ? LOOP(load)(c->code_scale + lane) : zero;
+    const LOOP(vec) code_shift = codes ? LOOP(load)(c->code_shift + lane) : zero;
     const float *in = j->in;
     float *out = j->out, *kept = j->w;
     for (uint64_t i = at; i < at + n; i += WIDE) {
-        const vec d = LOOP(load)(in + i) - mean, a = d * scale + shift;
+        const LOOP(vec) d = LOOP(load)(in + i) - mean, a = d * scale + shift;
         if (codes) {
-            vec w = d * code_scale + code_shift;
+            LOOP(vec) w = d * code_scale + code_shift;
             if (relu)
                 w = LOOP(where_greater)(a, zero, LOOP(where_greater)(tiny, w, w, tiny),
                                         LOOP(where_greater)(zero, w, zero, w) * finer);
@@ -170,15 +173,15 @@ INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, u
 INLINE void LOOP(output_wide)(const job *j, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane)
 {
     const norm_stored_coefficients *c = j->stored;
-    const vec zero = {0};
+    const LOOP(vec) zero = {0};
     LOOP(threshold) t;
     LOOP(find_threshold)(c, signs || !relu, lane, &t);
-    const vec from = LOOP(load)(c->out_from + lane), scale = LOOP(load)(c->out_scale + lane),
-              shift = LOOP(load)(c->out_shift + lane);
+    const LOOP(vec) from = LOOP(load)(c->out_from + lane), scale = LOOP(load)(c->out_scale + lane),
+                    shift = LOOP(load)(c->out_shift + lane);
     const float *in = j->in;
     float *out = j->out;
     for (uint64_t i = at; i < at + n; i += WIDE) {
-        const vec v = LOOP(load)(in + i), y = (v - from) * scale + shift;
+        const LOOP(vec) v = LOOP(load)(in + i), y = (v - from) * scale + shift;
         LOOP(save)(relu ? LOOP(pass)(&t, v, LOOP(where_greater)(zero, y, zero, y)) : y, out + i);
     }
 }
@@ -188,40 +191,40 @@ INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at
     const norm_stored_coefficients *c = j->stored;
     LOOP(threshold) t;
     LOOP(find_threshold)(c, signs || !relu, lane, &t);
-    const vec from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
-              slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
-    const vec zero = {0}, coarse = zero + c->coarse;
+    const LOOP(vec) from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
+                    slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
+    const LOOP(vec) zero = {0}, coarse = zero + c->coarse;
     const float *in = j->in, *dy = j->dy;
     float *out = j->out;
     for (uint64_t i = at; i < at + n; i += WIDE) {
-        const vec v = LOOP(load)(in + i), d = LOOP(load)(dy + i);
-        const vec whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
+        const LOOP(vec) v = LOOP(load)(in + i), d = LOOP(load)(dy + i);
+        const LOOP(vec) whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
         LOOP(save)((relu ? LOOP(pass)(&t, v, d) : d) * gain + ((whole - from) * slope + offset), out + i);
     }
 }
 
 INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t n, uint64_t lane,
-                            vec sums[NORM_SUMS])
+                            LOOP(vec) sums[NORM_SUMS])
 {
     const norm_stored_coefficients *c = j->stored;
     const float *in = j->in, *dy = j->dy;
-    vec a = {0}, b = {0}, hats = {0}, squares = {0};
+    LOOP(vec) a = {0}, b = {0}, hats = {0}, squares = {0};
     if (what == MOMENTS) {
-        const vec shift = LOOP(load)(j->shift + lane);
+        const LOOP(vec) shift = LOOP(load)(j->shift + lane);
         for (uint64_t i = at; i < at + n; i += WIDE) {
-            const vec d = LOOP(load)(in + i) - shift;
+            const LOOP(vec) d = LOOP(load)(in + i) - shift;
             a += d;
             b += d * d;
         }
     } else {
         LOOP(threshold) t;
         LOOP(find_threshold)(c, signs || !relu, lane, &t);
-        const vec from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
-        const vec zero = {0}, coarse = zero + c->coarse;
+        const LOOP(vec) from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
+        const LOOP(vec) zero = {0}, coarse = zero + c->coarse;
         for (uint64_t i = at; i < at + n; i += WIDE) {
-            const vec v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
-            const vec whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
-            const vec hat = (whole - from) * scale;
+            const LOOP(vec) v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
+            const LOOP(vec) whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
+            const LOOP(vec) hat = (whole - from) * scale;
             a += d;
             b += d * hat;
             if (signs)
@@ -241,15 +244,31 @@ INLINE void LOOP(sums_span)(const job *j, kind what, bool relu, bool signs, uint
                             double *segment)
 {
     const uint64_t whole = n / WIDE * WIDE;
-    for (uint64_t i = 0; i < whole; i += RUN * WIDE) {
-        vec sums[NORM_SUMS];
-        LOOP(sums_wide)(j, what, relu, signs, at + i, min_u64(RUN * WIDE, whole - i), lane, sums);
-        for (int k = 0; k < NORM_SUMS; k++)
-            for (int l = 0; l < WIDE; l++)
-                segment[k * WIDE + l] += (double)sums[k][l];
-    }
+    for (uint64_t i = 0; i < whole; i += RUN * WIDE)
+        for (uint64_t part = 0; part < WIDE; part += LOOP_LANES) {
+            LOOP(vec) sums[NORM_SUMS];
+            LOOP(sums_wide)(j, what, relu, signs, at + i + part, min_u64(RUN * WIDE, whole - i), lane + part, sums);
+            for (uint64_t k = 0; k < NORM_SUMS; k++)
+                for (uint64_t l = 0; l < LOOP_LANES; l++)
+                    segment[k * WIDE + part + l] += (double)sums[k][l];
+        }
     for (uint64_t l = 0; whole + l < n; l++)
         LOOP(add_terms)(j, what, relu, signs, at + whole + l, lane + l, segment, l);
+}
+
+/* Runs of RUN rows, which the first-level cache holds for the next lanes. */
+INLINE void LOOP(rows_span)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane)
+{
+    for (uint64_t i = 0; i < n; i += RUN * WIDE)
+        for (uint64_t part = 0; part < WIDE; part += LOOP_LANES) {
+            const uint64_t first = at + i + part, count = min_u64(RUN * WIDE, n - i);
+            if (what == APPLY)
+                LOOP(apply_wide)(j, relu, option, first, count, lane + part);
+            else if (what == OUTPUT)
+                LOOP(output_wide)(j, relu, option, first, count, lane + part);
+            else
+                LOOP(gradient_wide)(j, relu, option, first, count, lane + part);
+        }
 }
 
 /* Elements [at, at + n) of the job, all in one group, 16 lanes from `lane` on. */
@@ -261,12 +280,7 @@ INLINE void LOOP(wide_span)(const job *j, kind what, bool relu, bool option, uin
         LOOP(sums_span)(j, what, relu, option, at, n, lane, segment);
         return;
     }
-    if (what == APPLY)
-        LOOP(apply_wide)(j, relu, option, at, whole, lane);
-    else if (what == OUTPUT)
-        LOOP(output_wide)(j, relu, option, at, whole, lane);
-    else
-        LOOP(gradient_wide)(j, relu, option, at, whole, lane);
+    LOOP(rows_span)(j, what, relu, option, at, whole, lane);
     for (uint64_t l = 0; whole + l < n; l++)
         LOOP(one)(j, what, relu, option, at + whole + l, lane + l);
 }
@@ -329,4 +343,5 @@ __attribute__((LOOP_TARGET noinline)) static void LOOP(run)(const job *j, kind w
 #undef INLINE
 #undef LOOP
 #undef LOOP_TARGET
+#undef LOOP_LANES
 #undef LOOP_MASKS

@@ -8,6 +8,7 @@
 #include "base/checksum.h"
 #include "base/status.h"
 #include "train/assess/assess.h"
+#include "train/backend/backend.h"
 #include "train/backend/parallel.h"
 #include "train/data/dataset.h"
 #include "train/math/optimiser.h"
@@ -43,6 +44,8 @@ static checkpoint_settings settings_of(const trainer *t)
         .augment = !p->no_augment,
         .winograd = !p->model.no_winograd,
         .recompute = !p->model.no_recompute,
+        .onednn = backend_version(),
+        .instructions = backend_instructions(),
         .optimiser = (uint64_t)o->kind,
         .nesterov = o->nesterov,
         .momentum = (double)o->momentum,

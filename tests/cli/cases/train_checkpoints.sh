@@ -53,6 +53,13 @@ run 0 train $settings --max-steps 6 --out rule --resume --noise 2%
 err_has 'not as before: noise, bounds;'
 run 0 train $settings --max-steps 6 --out rule --resume --compress off
 err_has 'not as before: compress, noise, window;'
+# Another instruction set has other bits, and so has another version of oneDNN.
+if [ "${COMET_MAX_ISA:-}" != reference ]; then
+    COMET_MAX_ISA=reference run 0 train $settings --max-steps 2 --out capped
+    run 0 train $settings --max-steps 3 --out capped --resume
+    err_has 'not as before: number of steps, instruction set'
+    has capped/state.json '"onednn":"[23]0[0-9]*"'
+fi
 run 2 train $settings --resume
 err_has '--resume needs --out DIR'
 run 0 train $settings --max-steps 2 --out fresh --resume

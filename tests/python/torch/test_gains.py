@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from comet_torch.forms import ProbabilityForm, RowForm, fill_small
+from comet_torch.gains import channel_energies, energy
 from comet_torch.roles import Role
 from simulation import Simulation, gradient_like
 
@@ -171,6 +172,14 @@ def test_elementwise(name, deviation):
     check(harm / energy / (s.observed()["passed"].gain * s.eb**2), *((0.5, 1.6) if name == "hardswish" else (0.8, 1.25)), name)
 
 
+@pytest.mark.parametrize("name,field", [("exp", "result"), ("square", "self")])
+def test_multiples_of_what_is_stored(name, field):
+    x = leaf(randn(64, 197, 32))
+    s = Simulation(lambda: torch.exp(x) if name == "exp" else x**2, field, [x], gradient_like(x.shape, generator(2)), eb=0.01)
+    seen, (harm, energy) = s.observed()["passed"], s.simulated(3)[0]
+    check(harm / energy / (seen.gain * s.eb**2), 0.9, 1.1)
+
+
 # ---- softmax ----
 
 
@@ -290,3 +299,18 @@ def test_probabilities_come_back_within_the_bound(sharpness):
     assert float((stored.sum(-1) - 1).abs().max()) < 3000 * eb
     if sharpness <= 2:  # enough small ones to fill
         assert float((stored.sum(-1) - 1).abs().max()) < 1e-4
+
+
+# ---- sums over parts of large tensors ----
+
+
+@pytest.mark.parametrize("layout", ["planar", "channels last", "transposed"])
+def test_energy_of_a_large_tensor(layout):
+    x = gradient_like((32, 48, 40, 40), generator(1), 2)
+    x = x.contiguous(memory_format=torch.channels_last) if layout == "channels last" else x.transpose(2, 3) if layout == "transposed" else x
+    whole = float(x.double().square().sum())
+    check(energy(x) / whole, 0.9, 1.1, layout)
+    check(float(channel_energies(x).sum()) / whole, 0.9, 1.1, layout)
+    few = x[:2, :3]
+    assert energy(few) == pytest.approx(float(few.double().square().sum()), rel=1e-5)
+    assert channel_energies(few) == pytest.approx(few.double().square().sum((0, 2, 3)), rel=1e-5)
