@@ -5,6 +5,7 @@ its role and codes the tensor. `unpack` gives the tensor back in backward.
 """
 import torch
 
+from . import recompute
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
@@ -36,6 +37,7 @@ class Hooks:
         self.backward_seen = False
         self.step_by_backward = False
         self.probe = None  # a list: unpack is called to see tickets
+        self.structure = None  # of structure.py, set where the context is opened
         self.observer = None  # called with (node, kind, fields) of every node
 
     # ---- forward ----
@@ -139,7 +141,13 @@ class Hooks:
             site = saved.site = content.site
             site.learn(saved.role)
             if _serves(content, saved.role):
+                if type(content) is recompute.Derived:
+                    saved.site = content.source.site
                 return content
+        if saved.role in recompute.ROLES and content is None and not (site.exact or site.support):
+            derived = self._derived(saved, site, storage)
+            if derived is not None:
+                return derived
         bound = self._bound(site, saved, content)
         if bound is RAW or site.incompressible:
             return None
@@ -150,6 +158,18 @@ class Hooks:
         if shared:
             self.registry.add(storage, content)
         self.report.coded(site, content)
+        return content
+
+    def _derived(self, saved, site, storage):
+        """A content that is computed again from others, where that is possible."""
+        override = self.policy.override(site)
+        if override is RAW or (override is not None and override.lossless):
+            return None
+        content = recompute.derive(self, saved.tensor, site)
+        if content is not None:
+            content.site, saved.site = site, content.source.site
+            self.registry.add(storage, content)
+            self.report.derived(site, content.raw_bytes)
         return content
 
     def _bound(self, site, saved, lossy):
@@ -176,7 +196,7 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if type(content) is not Content:
+        if not isinstance(content, Content):
             return content.decode()
         tensor = self._decoded(content)
         if ticket.view is not None:
@@ -186,8 +206,21 @@ class Hooks:
         return tensor
 
     def _decoded(self, content):
-        """The dense values. Where other tickets wait for them they are kept until the next content is decoded."""
+        """The dense values, to a ticket."""
         content.n_open -= 1
+        return self._dense(content)
+
+    def read(self, ticket):
+        """The values of a ticket, to compute others from."""
+        if ticket.raw is not None:
+            if ticket.raw._version != ticket.version:
+                raise changed(ticket.raw.shape, ticket.raw._version, ticket.version)
+            return ticket.raw
+        tensor = self._dense(ticket.content)
+        return tensor if ticket.view is None else tensor.as_strided(*ticket.view)
+
+    def _dense(self, content):
+        """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
         recent = self.recent
         if recent is not None and recent[0] is content:
             if content.n_open <= 0:
