@@ -80,4 +80,4 @@ def warn_once_if_default_allocator_defeats_saving():
     """Says, once in a process, where default glibc keeps freed memory."""
     if in_use() == "glibc":
         say_once("allocator", "the default allocator of glibc keeps freed memory, so the peak may not fall however little is stored: "
-                              "start the script with `python -m comet_torch run script.py ...`")
+                              "start the script with `python -m comet_torch run script.py ...`", stacklevel=4)
