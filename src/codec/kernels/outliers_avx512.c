@@ -19,7 +19,7 @@ static uint8_t *write_gaps(const uint64_t *failed, size_t n_blocks, uint8_t *out
             pending += BLOCK;
             continue;
         }
-        __m512i places = _mm512_maskz_compress_epi8(mask, numbers);
+        __m512i places = compress8(mask, numbers);
         __m512i gaps = _mm512_sub_epi8(_mm512_sub_epi8(places, _mm512_permutexvar_epi8(before, places)), one);
         uint8_t *second = write_varint(out, pending + _tzcnt_u64(mask));
         uint8_t first = second[-1];
@@ -31,15 +31,19 @@ static uint8_t *write_gaps(const uint64_t *failed, size_t n_blocks, uint8_t *out
     return out;
 }
 
-static uint8_t *write_elements16(const uint16_t *x, const uint64_t *failed, size_t n, uint8_t *out)
+/* Brings the elements together 32 at a time, or, where few blocks have any, skips the others. */
+static uint8_t *write_elements16(const uint16_t *x, const uint64_t *failed, size_t n, bool few, uint8_t *out)
 {
     size_t i = 0;
-    for (; i + BLOCK <= n; i += BLOCK)
+    for (; i + BLOCK <= n; i += BLOCK) {
+        if (few && failed[i / BLOCK] == 0)
+            continue;
         for (unsigned half = 0; half < BLOCK; half += 32) {
             const __mmask32 mask = (__mmask32)(failed[i / BLOCK] >> half);
-            _mm512_storeu_si512(out, _mm512_maskz_compress_epi16(mask, _mm512_loadu_si512(x + i + half)));
+            _mm512_storeu_si512(out, compress16(mask, _mm512_loadu_si512(x + i + half)));
             out += 2 * __builtin_popcount(mask);
         }
+    }
     for (; i < n; i++)
         if (failed[i / BLOCK] >> (i % BLOCK) & 1) {
             store_u16(out, x[i]);
@@ -52,5 +56,7 @@ uint8_t *write_outliers_avx512(const void *x, size_t element_bytes, const uint64
 {
     if (element_bytes != 2)
         return write_outliers_generic(x, element_bytes, failed, n, out);
-    return write_elements16(x, failed, n, write_gaps(failed, (n + BLOCK - 1) / BLOCK, out));
+    const size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    uint8_t *elements = write_gaps(failed, n_blocks, out);
+    return write_elements16(x, failed, n, (size_t)(elements - out) < n_blocks / 8, elements);
 }
