@@ -428,45 +428,37 @@ HOT __m256i dequantise16(comet_dtype type, const quantiser *q, enum quantiser_mo
 }
 
 HOT void dequantise_mode(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const int16_t *c, size_t n,
-                         uint32_t first, uint16_t *x, bool stream)
+                         uint32_t first, uint16_t *x)
 {
     const quantiser q = *given; /* a copy, which stores to x cannot touch */
-    const size_t head = stream ? (32 - (uintptr_t)x % 32) % 32 / sizeof *x : 0;
-    uint16_t part[16]; /* codes go on past n, up to a block */
-    size_t i = head < n ? head : n;
-    if (i) {
-        store32(part, dequantise16(type, &q, mode, c, first));
-        memcpy(x, part, i * sizeof *x);
-    }
-    if (stream)
-        for (; i + 16 <= n; i += 16)
-            _mm256_stream_si256((__m256i *)(void *)(x + i), dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
-    else
-        for (; i + 16 <= n; i += 16)
-            store32(x + i, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
-    if (i < n) {
-        store32(part, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
-        memcpy(x + i, part, (n - i) * sizeof *x);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        store32(x + i, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
+    if (i < n) { /* codes go on past n, up to a block */
+        uint16_t last[16];
+        store32(last, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
+        memcpy(x + i, last, (n - i) * sizeof *x);
     }
 }
 
-HOT void dequantise_half(comet_dtype type, const quantiser *q, const int16_t *codes, size_t n, uint32_t first, uint16_t *x,
-                         bool stream)
+HOT void dequantise_half(comet_dtype type, const quantiser *q, const int16_t *codes, size_t n, uint32_t first, uint16_t *x)
 {
     switch (q->mode) {
-    case QUANTISE_PLAIN: dequantise_mode(type, q, QUANTISE_PLAIN, codes, n, first, x, stream); break;
-    case QUANTISE_SUPPORT: dequantise_mode(type, q, QUANTISE_SUPPORT, codes, n, first, x, stream); break;
-    case QUANTISE_NONZERO: dequantise_mode(type, q, QUANTISE_NONZERO, codes, n, first, x, stream); break;
-    case QUANTISE_DITHER: dequantise_mode(type, q, QUANTISE_DITHER, codes, n, first, x, stream); break;
+    case QUANTISE_PLAIN: dequantise_mode(type, q, QUANTISE_PLAIN, codes, n, first, x); break;
+    case QUANTISE_SUPPORT: dequantise_mode(type, q, QUANTISE_SUPPORT, codes, n, first, x); break;
+    case QUANTISE_NONZERO: dequantise_mode(type, q, QUANTISE_NONZERO, codes, n, first, x); break;
+    case QUANTISE_DITHER: dequantise_mode(type, q, QUANTISE_DITHER, codes, n, first, x); break;
     }
 }
 
 void dequantise_f16_16_avx2(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
-    dequantise_half(COMET_DTYPE_F16, q, codes, n, first, x, stream);
+    (void)stream; /* stores around the caches were slower */
+    dequantise_half(COMET_DTYPE_F16, q, codes, n, first, x);
 }
 
 void dequantise_bf16_16_avx2(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
-    dequantise_half(COMET_DTYPE_BF16, q, codes, n, first, x, stream);
+    (void)stream; /* stores around the caches were slower */
+    dequantise_half(COMET_DTYPE_BF16, q, codes, n, first, x);
 }

@@ -269,6 +269,19 @@ HOT uint64_t quantise_block_half_checked(comet_dtype type, const quantiser *q, e
     return failed;
 }
 
+#define WORTH_TABLES (8 * BLOCK) /* elements from which on it pays to make tables */
+
+/* Quantises whole blocks up to the first with a code too large for the tables. Returns where it begins, n if there is none. */
+HOT size_t quantise_small(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x, size_t n,
+                          int16_t *codes, uint64_t *failed, half_sums *s)
+{
+    const intervals in = intervals_make(type, q, mode);
+    size_t i = 0;
+    while (i < n && quantise_block_small(type, q, mode, &in, x + i, codes + i, failed + i / BLOCK, s))
+        i += BLOCK;
+    return i;
+}
+
 /* Quantises whole blocks, assuming that elements are in range, and again without if the tile turns out to have others. */
 HOT void quantise_blocks_half(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const uint16_t *x, size_t n,
                               uint32_t first, int16_t *codes, uint64_t *failed, moments *m)
@@ -277,11 +290,7 @@ HOT void quantise_blocks_half(comet_dtype type, const quantiser *given, enum qua
     half_sums s = half_sums_make();
     bool clean = false;
     if (mode != QUANTISE_DITHER) {
-        enum { WORTH_TABLES = 8 * BLOCK };
-        const intervals in = n < WORTH_TABLES ? (intervals){0} : intervals_make(type, &q, mode);
-        size_t i = 0;
-        while (i < n && n >= WORTH_TABLES && quantise_block_small(type, &q, mode, &in, x + i, codes + i, failed + i / BLOCK, &s))
-            i += BLOCK;
+        size_t i = n < WORTH_TABLES ? 0 : quantise_small(type, &q, mode, x, n, codes, failed, &s);
         for (; i < n; i += BLOCK)
             failed[i / BLOCK] = quantise_block_half(type, &q, mode, x + i, codes + i, &s);
         clean = half_sums_clean(type, &s, &q);

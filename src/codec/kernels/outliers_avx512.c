@@ -4,6 +4,12 @@
  */
 #include "codec/kernels/avx512.h"
 
+HOT bool none_of_8(const uint64_t *failed)
+{
+    const __m512i masks = _mm512_loadu_si512(failed);
+    return _mm512_test_epi64_mask(masks, masks) == 0;
+}
+
 /* Gaps of up to 127, a byte each, except before the first outlier of a block. */
 static uint8_t *write_gaps(const uint64_t *failed, size_t n_blocks, uint8_t *out)
 {
@@ -15,6 +21,11 @@ static uint8_t *write_gaps(const uint64_t *failed, size_t n_blocks, uint8_t *out
     size_t pending = 0; /* elements after the last outlier */
     for (size_t b = 0; b < n_blocks; b++) {
         const uint64_t mask = failed[b];
+        if (mask == 0 && b + 8 <= n_blocks && none_of_8(failed + b)) {
+            pending += 8 * BLOCK;
+            b += 7;
+            continue;
+        }
         if (mask == 0) {
             pending += BLOCK;
             continue;
@@ -36,8 +47,10 @@ static uint8_t *write_elements16(const uint16_t *x, const uint64_t *failed, size
 {
     size_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK) {
-        if (few && failed[i / BLOCK] == 0)
+        if (few && failed[i / BLOCK] == 0) {
+            i += i + 8 * BLOCK <= n && none_of_8(failed + i / BLOCK) ? 7 * BLOCK : 0;
             continue;
+        }
         for (unsigned half = 0; half < BLOCK; half += 32) {
             const __mmask32 mask = (__mmask32)(failed[i / BLOCK] >> half);
             _mm512_storeu_si512(out, compress16(mask, _mm512_loadu_si512(x + i + half)));
