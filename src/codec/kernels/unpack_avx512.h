@@ -120,14 +120,18 @@ HOT __m512i add_codes_above(codes_above *a, const uint16_t *c, __m512i v)
     return _mm512_add_epi16(v, _mm512_permutex2var_epi16(first, a->order, second));
 }
 
-/* A line must be longer than a register. */
+/* A line must be longer than a register. For Lorenzo, separate loops are faster where the line above is not whole registers
+ * away. */
 static inline bool suits_one_loop(const packed_tile *t)
 {
     const strides s = t->strides;
     const bool left = t->predictor == PREDICT_LEFT || t->predictor == PREDICT_LORENZO;
-    const bool up = t->predictor == PREDICT_UP || t->predictor == PREDICT_LORENZO;
+    if (t->predictor == PREDICT_UP && s.up <= 32)
+        return false;
+    if (t->predictor == PREDICT_LORENZO && (s.up < BLOCK || (s.up % 32 && s.up <= 512)))
+        return false;
     return t->n % BLOCK == 0 && t->quantiser->mode != QUANTISE_DITHER && (!left || s.left == 1 || s.left == 16) &&
-           (!up || s.up > 32) && !(t->stream && (uintptr_t)t->x % 64);
+           !(t->stream && (uintptr_t)t->x % 64);
 }
 
 #endif
