@@ -19,7 +19,7 @@ class _Engine:
 
 @contextlib.contextmanager
 def watch_loss(loss_known):
-    """Within it, loss_known(loss) is called before each backward() of one number. torch.autograd.grad does not count."""
+    """Within it, loss_known(loss) is called before each backward() of one number on the CPU. torch.autograd.grad does not count."""
     before = Variable._execution_engine
     Variable._execution_engine = _Engine(before, loss_known)
     try:
