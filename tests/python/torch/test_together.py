@@ -198,6 +198,8 @@ total = sum(float(p.detach().double().sum()) for p in whole)
 totals = [None, None]
 dist.all_gather_object(totals, total)
 assert totals[0] == totals[1], totals
+dist.barrier()
+dist.destroy_process_group()
 print("ok")
 """
 
