@@ -143,7 +143,8 @@ class Assessor:
         use = self.uses.get(saved.key)
         if use is None:
             use = self.uses[saved.key] = Use(saved.key, saved.site.key)
-            place.roles.add(saved.role)
+            if saved.ticket.content.site is saved.site:  # not where the tensor is computed again from that of the site
+                place.roles.add(saved.role)
             place.new = True
             self.added |= self.adaptive.n_assessed > 0
         return use

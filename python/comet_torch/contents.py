@@ -30,10 +30,10 @@ class Registry:
         content.registry, content.key = self, key
 
     def forget(self, content):
-        """Called by a content that is going away: references to it are dead already."""
+        """Called by a content that is going away."""
         entry = self.entries.get(content.key)
         if entry is not None:
-            entry[1][:] = [reference for reference in entry[1] if reference() is not None]
+            entry[1][:] = [reference for reference in entry[1] if reference() not in (None, content)]
             if not entry[1]:
                 del self.entries[content.key]
 

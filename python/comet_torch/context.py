@@ -7,6 +7,7 @@ import torch
 from .assess import Assessor
 from .bounds import FixedBounds, level_of, parse_bound
 from .hooks import Hooks
+from .intervals import edges
 from .losses import watch_loss
 from .modules import watch_modules
 from .policy import Policy
@@ -53,6 +54,7 @@ class Memory:
         _check_torch()
         _check_kinds(model, optimizer)
         level_of(level)
+        edges()
         if eb is None and model is None:
             raise ValueError('without a model a fixed bound is needed: compress(eb="0.1std"), or compress(model, optimizer)')
         policy = Policy(model, overrides, eb, level)

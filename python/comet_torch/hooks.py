@@ -5,10 +5,13 @@ its role and codes the tensor. `unpack` gives the tensor back in backward.
 """
 import torch
 
+from . import recompute
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
-from .handles import Shape, Ticket, changed, storage_of
+from .handles import Content, Shape, Ticket, changed, storage_of
+from .intervals import interval_of
+from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
@@ -34,6 +37,7 @@ class Hooks:
         self.backward_seen = False
         self.step_by_backward = False
         self.probe = None  # a list: unpack is called to see tickets
+        self.structure = None  # of structure.py, set where the context is opened
         self.observer = None  # called with (node, kind, fields) of every node
 
     # ---- forward ----
@@ -75,19 +79,21 @@ class Hooks:
                 key = storage_of(ticket.raw)._cdata
                 roles[key] = stricter(roles.get(key), ticket.role)
             for one in saved:
-                coded |= self._place(kind, one, saved, roles)
+                coded |= self._place(node, kind, one, saved, roles)
             if coded:
                 self.assessor.node_made(node, kind, saved)
             if self.observer is not None:
                 self.observer(node, kind, saved)
 
-    def _place(self, kind, saved, fields, roles):
+    def _place(self, node, kind, saved, fields, roles):
         """Codes one saved tensor, or lets it pass through. True where it was coded with loss."""
         ticket, tensor, role = saved.ticket, saved.tensor, saved.role
         if self._passes(role, tensor):
             content = None
         elif role is Role.SHAPE:
             ticket.raw, ticket.content = None, Shape(tensor)
+            return False
+        elif role is Role.INTERVAL and self._place_interval(node, kind, saved):
             return False
         else:
             content = self._content(kind, saved, fields, roles)
@@ -98,9 +104,28 @@ class Hooks:
         ticket.attach(content)
         return not content.lossless
 
+    def _place_interval(self, node, kind, saved):
+        """Keeps one bit an element."""
+        saved.key = self.sites.name(kind, saved.field)
+        site = self.sites.get(saved.key, saved.tensor)
+        if self.policy.override(site) is RAW:
+            return False
+        content = interval_of(self.coder.session, node, kind, saved.tensor)
+        if content is None:
+            site.exact = True
+            return False
+        site.learn(Role.INTERVAL)
+        saved.ticket.raw, saved.ticket.content = None, content
+        self.report.packed(site, content)
+        return True
+
     def _passes(self, role, tensor):
-        return role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.device.type != "cpu" \
-            or tensor.layout is not torch.strided or self.policy.is_constant(tensor)
+        if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+            return True
+        if tensor.device.type != "cpu":
+            say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
+            return True
+        return self.policy.is_constant(tensor)
 
     def _content(self, kind, saved, fields, roles):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
@@ -116,7 +141,13 @@ class Hooks:
             site = saved.site = content.site
             site.learn(saved.role)
             if _serves(content, saved.role):
+                if type(content) is recompute.Derived:
+                    saved.site = content.source.site
                 return content
+        if saved.role in recompute.ROLES and content is None and not (site.exact or site.support):
+            derived = self._derived(saved, site, storage)
+            if derived is not None:
+                return derived
         bound = self._bound(site, saved, content)
         if bound is RAW or site.incompressible:
             return None
@@ -127,6 +158,18 @@ class Hooks:
         if shared:
             self.registry.add(storage, content)
         self.report.coded(site, content)
+        return content
+
+    def _derived(self, saved, site, storage):
+        """A content that is computed again from others, where that is possible."""
+        override = self.policy.override(site)
+        if override is RAW or (override is not None and override.lossless):
+            return None
+        content = recompute.derive(self, saved.tensor, site)
+        if content is not None:
+            content.site, saved.site = site, content.source.site
+            self.registry.add(storage, content)
+            self.report.derived(site, content.raw_bytes)
         return content
 
     def _bound(self, site, saved, lossy):
@@ -153,7 +196,7 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if type(content) is Shape:
+        if not isinstance(content, Content):
             return content.decode()
         tensor = self._decoded(content)
         if ticket.view is not None:
@@ -163,8 +206,21 @@ class Hooks:
         return tensor
 
     def _decoded(self, content):
-        """The dense values. Where other tickets wait for them they are kept until the next content is decoded."""
+        """The dense values, to a ticket."""
         content.n_open -= 1
+        return self._dense(content)
+
+    def read(self, ticket):
+        """The values of a ticket, to compute others from."""
+        if ticket.raw is not None:
+            if ticket.raw._version != ticket.version:
+                raise changed(ticket.raw.shape, ticket.raw._version, ticket.version)
+            return ticket.raw
+        tensor = self._dense(ticket.content)
+        return tensor if ticket.view is None else tensor.as_strided(*ticket.view)
+
+    def _dense(self, content):
+        """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
         recent = self.recent
         if recent is not None and recent[0] is content:
             if content.n_open <= 0:

@@ -1,11 +1,18 @@
 """Which module runs: hooks around the forward of each module of the model, for the names of sites."""
+import threading
+
+from .notices import say_once
+
 
 
 def watch_modules(model, sites):
     """Tells `sites` when modules begin and end. Returns handles with a method remove."""
-    handles = []
+    if hasattr(model, "_orig_mod"):
+        say_once("compile", "the whole model is compiled. Gradients are right, but backward unpacks all tensors of a compiled function at "
+                 "once, so the peak does not fall: compile its blocks one by one instead.")
+    handles, thread = [], threading.get_ident()
     for name, module in _modules_of(model):
-        handles += [module.register_forward_pre_hook(_before(sites, name)), module.register_forward_hook(_after(sites, name))]
+        handles += [module.register_forward_pre_hook(_before(sites, name, thread)), module.register_forward_hook(_after(sites, name, thread))]
     return handles
 
 
@@ -18,8 +25,12 @@ def _modules_of(model):
             yield name, module
 
 
-def _before(sites, name):
+def _before(sites, name, thread):
     def before(module, inputs):
+        if threading.get_ident() != thread:
+            say_once("thread", "the model runs in another Python thread than the one that opened compress(): PyTorch's hooks are of one "
+                     "thread, so what that one saves is not compressed.")
+            return
         if not name:
             sites.restart()
         sites.enter(name)
@@ -27,8 +38,9 @@ def _before(sites, name):
     return before
 
 
-def _after(sites, name):
+def _after(sites, name, thread):
     def after(module, inputs, output):
-        sites.leave(name)
+        if threading.get_ident() == thread:
+            sites.leave(name)
 
     return after

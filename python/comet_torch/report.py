@@ -39,6 +39,13 @@ class Report:
         figures.seconds += content.seconds
         figures.bound, figures.eb = content.bound, content.eb
 
+    def packed(self, site, content):
+        """A tensor of which one bit an element is kept."""
+        figures = self._of(site)
+        figures.n += 1
+        figures.raw += content.raw_bytes
+        figures.coded += content.coded_bytes
+
     def derived(self, site, n_bytes):
         """A tensor of the site is computed again in backward, from another that is coded."""
         figures = self._of(site)

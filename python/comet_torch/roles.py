@@ -5,6 +5,8 @@ any loss, or passed through. So an operator that this file does not know trains 
 """
 from enum import Enum
 
+import torch
+
 
 class Role(Enum):
     EXACT = "exact"  # unknown, or backward needs every bit: coded lossless or passed through
@@ -28,6 +30,7 @@ class Role(Enum):
     SOFTMAX = "softmax output"
     LOG_SOFTMAX = "log-softmax output"
     MASK = "mask or constant"  # a factor that has no gradient, such as a dropout mask: exact
+    INTERVAL = "inside an interval"  # backward needs only whether a value lies inside: one bit, exact
     SHAPE = "shape only"  # backward reads its shape, never its values
     INTEGERS = "integers"
 
@@ -44,7 +47,7 @@ LOSSY = frozenset(
 _STRICTNESS = (
     Role.EXACT, Role.INTEGERS, Role.MASK, Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
     Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
-    Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.SHAPE,
+    Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.INTERVAL, Role.SHAPE,
 )
 _RANK = {role: rank for rank, role in enumerate(_STRICTNESS)}
 
@@ -82,6 +85,12 @@ FIELDS = {
     "Relu": {"result": Role.RELU},
     "LeakyRelu": {"self": Role.RELU},
     "Abs": {"self": Role.RELU},
+    "Hardtanh": {"self": Role.INTERVAL},
+    "Hardsigmoid": {"self": Role.INTERVAL},
+    "Clamp": {"self": Role.INTERVAL},
+    "ClampMin": {"self": Role.INTERVAL},
+    "ClampMax": {"self": Role.INTERVAL},
+    "Threshold": {"self": Role.INTERVAL},
     "Gelu": {"self": Role.GELU},
     "Silu": {"self": Role.SILU},
     "Hardswish": {"self": Role.HARDSWISH},
@@ -108,7 +117,9 @@ FIELDS = {
     "AdaptiveAvgPool2D": _POOL,
     "AdaptiveAvgPool3D": _POOL,
     "MkldnnAdaptiveAvgPool2D": _POOL,
+    "Mean": {"self": Role.SHAPE},
     "Gather": {"self": Role.SHAPE},
+    "Embedding": {"weight": Role.WEIGHT, "indices": Role.INTEGERS},
 }
 
 # Products of matrices: operand and edge of the graph that it came from.
@@ -155,9 +166,13 @@ def _edge(node, index):
     return edges[index][0] if index < len(edges) else None
 
 
+def _is_parameter(tensor):
+    return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+
+
 def _operand_role(node, edges, field, tensor):
     """A product of matrices is linear where one operand is a weight, else a product of two activations."""
-    if is_of_weights(_edge(node, edges[field])):
+    if _is_parameter(tensor) or is_of_weights(_edge(node, edges[field])):
         return Role.WEIGHT
     other = next(edge for name, edge in edges.items() if name != field)
     if is_of_weights(_edge(node, other)):
@@ -167,7 +182,7 @@ def _operand_role(node, edges, field, tensor):
 
 def _factor_role(node, edge, tensor):
     if not tensor.requires_grad:
-        return Role.MASK
+        return Role.WEIGHT if _is_parameter(tensor) else Role.MASK
     return Role.WEIGHT if is_of_weights(_edge(node, edge)) else Role.FACTOR
 
 

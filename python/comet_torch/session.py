@@ -53,8 +53,10 @@ class Session:
         self._encode, self._decode, self._free = (getattr(self.native, "comet_native_" + n) for n in ("encode", "decode", "free"))
 
     def __del__(self):
-        if self.handle and os.getpid() == self.process:
-            self.native.comet_native_destroy(self.handle)
+        # The garbage collector may finish a session before contents of it that are garbage, too: these find no handle then.
+        handle, self.handle = getattr(self, "handle", None), None
+        if handle and os.getpid() == self.process:
+            self.native.comet_native_destroy(handle)
 
     # ---- encoding; each function returns the address of a block ----
 
@@ -101,7 +103,7 @@ class Session:
         return self.native.comet_native_block_bytes(block)
 
     def free(self, block):
-        if os.getpid() == self.process:
+        if self.handle is not None and os.getpid() == self.process:
             self._free(self.handle, block)
 
     def memory(self):

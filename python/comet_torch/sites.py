@@ -10,7 +10,8 @@ class Site:
     """A place of the program that saves one tensor in each forward. Several nodes may read that tensor: q, k and v of one storage, or
     the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
 
-    __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible", "override", "figures")
+    __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible",
+                 "derivable", "override", "figures")
 
     def __init__(self, key, module, index, n_elements):
         self.key, self.module, self.index, self.n_elements = key, module, index, n_elements
@@ -18,6 +19,7 @@ class Site:
         self.exact = False  # a use of unknown role was found: stored without loss from then on
         self.support = False  # a use needs exact zeros and signs
         self.incompressible = False  # coding saved nothing: the tensor passes through from then on
+        self.derivable = None  # the version of its tensor that is computed again; None: not tried yet, NEVER: it cannot be
         self.override = self.figures = None
 
     def learn(self, role):
@@ -85,13 +87,13 @@ class Sites:
     # ---- state, so that a resumed run codes as the one that was interrupted ----
 
     def state(self):
-        return [(s.key, s.module, s.n_elements, sorted(role.value for role in s.roles), s.incompressible) for s in self.all]
+        return [(s.key, s.module, s.n_elements, sorted(role.value for role in s.roles), s.incompressible, s.derivable) for s in self.all]
 
     def load(self, state):
         self.by_key, self.all = {}, []
-        for key, module, n_elements, roles, incompressible in state:
+        for key, module, n_elements, roles, incompressible, derivable in state:
             site = self.by_key[key] = Site(key, module, len(self.all), n_elements)
             self.all.append(site)
             for value in roles:
                 site.learn(Role(value))
-            site.incompressible = incompressible
+            site.incompressible, site.derivable = incompressible, derivable

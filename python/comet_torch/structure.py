@@ -21,8 +21,9 @@ _PATIENCE = 16
 
 
 def structure_of(hooks):
-    """What this torch has to tell hooks.node_made of new nodes; a context manager."""
-    return NodeHook(hooks) if hasattr(torch.autograd.graph, "node_creation_hook") else CallWatch(hooks)
+    """What this torch has to tell hooks.node_made of new nodes: a context manager, which hooks ask for tickets of nodes, too."""
+    hooks.structure = NodeHook(hooks) if hasattr(torch.autograd.graph, "node_creation_hook") else CallWatch(hooks)
+    return hooks.structure
 
 
 class NodeHook:
@@ -44,23 +45,34 @@ class NodeHook:
         if not pending:
             return
         self.hooks.pending = []
-        name = node.name()
-        found = self.known.get(name)
-        if found is None:
-            found = self.known[name] = (kind_of(node), [(a, a[len(_RAW_PREFIX):]) for a in dir(node) if a.startswith(_RAW_PREFIX)])
-        kind, attributes = found
-        fields = []
-        for attribute, field in attributes:
-            saved = getattr(node, attribute)
-            for one in saved if isinstance(saved, (tuple, list)) else (saved,):
-                ticket = one.data
-                if type(ticket) is Ticket and ticket.role is None and ticket.raw is not None:
-                    fields.append((field, ticket))
+        kind, attributes = self._known(node)
+        fields = [(field, ticket) for field, ticket in _raw_tickets(node, attributes) if ticket.role is None]
         if fields:
             self.hooks.node_made(node, kind, fields)
         for ticket in pending:
             if ticket.role is None:
                 ticket.keep()
+
+    def _known(self, node):
+        """The kind of a node, and the attributes that have what it saved."""
+        name = node.name()
+        found = self.known.get(name)
+        if found is None:
+            found = self.known[name] = (kind_of(node), [(a, a[len(_RAW_PREFIX):]) for a in dir(node) if a.startswith(_RAW_PREFIX)])
+        return found
+
+    def tickets(self, node):
+        """{field: ticket} of a node made before."""
+        return dict(_raw_tickets(node, self._known(node)[1]))
+
+
+def _raw_tickets(node, attributes):
+    for attribute, field in attributes:
+        saved = getattr(node, attribute)
+        for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+            ticket = one.data
+            if type(ticket) is Ticket:
+                yield field, ticket
 
 
 class CallWatch(TorchFunctionMode):
@@ -90,20 +102,27 @@ class CallWatch(TorchFunctionMode):
     def _walk(self, nodes, found):
         """Visits nodes not visited before, latest first, until all pending tickets are found."""
         n_wanted = len(self.hooks.pending)
+        made = []
         while nodes and len(found) < n_wanted:
             node = nodes.pop(0)
             metadata = node.metadata
             if _MARK in metadata:
                 continue
             metadata[_MARK] = True
-            fields = self._fields(node)
+            fields = [(field, ticket) for field, ticket in self._fields(node) if ticket.role is None and ticket.raw is not None]
             found.update(id(ticket) for _, ticket in fields)
             if fields:
-                self.hooks.node_made(node, kind_of(node), fields)
+                made.append((node, fields))
             nodes += [edge for edge, _ in node.next_functions if edge is not None]
+        for node, fields in reversed(made):  # the earliest first
+            self.hooks.node_made(node, kind_of(node), fields)
+
+    def tickets(self, node):
+        """{field: ticket} of a node made before."""
+        return dict(self._fields(node))
 
     def _fields(self, node):
-        """Pairs of field and ticket of the tickets that wait for their node."""
+        """Pairs of field and ticket."""
         name = node.name()
         attributes = self.known.get(name)
         if attributes is None:
@@ -121,7 +140,7 @@ class CallWatch(TorchFunctionMode):
             if isinstance(value, _NO_TENSOR):
                 attributes.remove(attribute)
             field = attribute[len(_PREFIX):] if attribute.startswith(_PREFIX) else attribute
-            fields += [(field, ticket) for ticket in tickets if ticket.role is None and ticket.raw is not None]
+            fields += [(field, ticket) for ticket in tickets]
         return fields
 
 
