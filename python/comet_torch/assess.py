@@ -135,7 +135,7 @@ class Assessor:
             # Where a form did not fit this time, eb has another unit.
             if self.watching and content.eb > 0 and content.bound.form == place.form:
                 sampled = self._is_sampled(use, saved)
-                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
+                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled, self._others(saved, content))
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 
@@ -148,6 +148,19 @@ class Assessor:
             place.new = True
             self.added |= self.adaptive.n_assessed > 0
         return use
+
+    def _others(self, saved, content):
+        """A tensor that is computed from several has the errors of all. Each of them is held responsible for the whole, so that all their
+        bounds fall or rise by the same factor."""
+        found = []
+        for source in getattr(content, "sources", ())[1:]:
+            if source.site.key in self.places:
+                key = f"{saved.key} from {source.site.key}"
+                if key not in self.uses:
+                    self.uses[key] = Use(key, source.site.key)
+                    self.places[source.site.key].new = True
+                found.append((key, source.eb))
+        return tuple(found)
 
     def _watch(self, node, kind, fields, facts):
         watch = watch_of(node, kind, fields, facts)
@@ -166,7 +179,8 @@ class Assessor:
             for seen in watch.observe(grad_inputs, grad_outputs):
                 known[seen.key] &= self._observed(seen, facts[seen.key], due)
             for key in known:
-                self.uses[key].known |= known[key] and due
+                for one in (key,) + tuple(other for other, _ in facts[key].others):
+                    self.uses[one].known |= known[key] and due
 
     def unpacked(self, ticket, tensor):
         """Backward reads a tensor of which forward kept a sample."""
@@ -205,16 +219,16 @@ class Assessor:
             noise = self._noise_of(use, seen)
         if not due or self.unsafe or seen.gain is None or noise is None:
             return False
-        consumer = self._consumer_of(use, seen)
         gain = seen.gain if seen.local is None else max(seen.gain, seen.local / (_LOCAL * max(1, self.n_pass)))
-        self.adaptive.observe(consumer, gain, noise, seen.quotient * gain * facts.eb**2, facts.eb)
+        measured = seen.quotient * gain * facts.eb**2
+        for key, eb in ((seen.key, facts.eb),) + facts.others:
+            self.adaptive.observe(self._consumer_of(self.uses[key], seen), gain, noise, measured, eb)
         return True
 
     def _noise_of(self, use, seen):
         noise = use.noise.get(seen.kind)
         if noise is None:
             noise = use.noise[seen.kind] = GradientNoise()
-            use.n_weights[seen.kind] = seen.gradient.numel()
         return noise.seen(seen.gradient, self.step)
 
     def _consumer_of(self, use, seen):
@@ -223,7 +237,7 @@ class Assessor:
             place = self.places[use.site]
             if place.tensor is None:
                 place.tensor = self.adaptive.add_tensor(use.site, max(1, place.n_elements))
-            n_weights = use.n_weights[seen.kind] if seen.gradient is not None else 0
+            n_weights = use.n_weights[seen.kind] = seen.gradient.numel() if seen.gradient is not None else 0
             self.n_pass += seen.gradient is None
             consumer = use.consumers[seen.kind] = self.adaptive.add_consumer(place.tensor, f"{use.key} {seen.kind}", n_weights)
         return consumer

@@ -266,3 +266,29 @@ def test_sample_sees_errors_that_agree():
     sample = Sample(ProductSampler(True), x, 0)
     sample.compare(x + 0.01)
     assert sample.quotient(1 + torch.randn(500, 48, generator=generator), 64, 0.01) > 100
+
+
+class SwiGlu(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.up, self.down = nn.Linear(48, 96), nn.Linear(48, 96), nn.Linear(96, 48)
+
+    def forward(self, x):
+        x = x.flatten(1).view(-1, 16, 48)
+        return self.down(F.silu(self.gate(x)) * self.up(x)).mean(1)[:, :10]
+
+
+def test_a_product_holds_all_its_factors_responsible():
+    """down's input is computed again from gate and up: both have a bound that its gradient limits, and neither falls alone."""
+    torch.manual_seed(0)
+    net = SwiGlu()
+    optimiser = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
+    with comet_torch.compress(net, optimiser) as memory:
+        train(net, optimiser, memory, batches(40, 6))
+    found = reports(memory)
+    readers = [key for key, report in found.items() if any("weight" in use and name.startswith("down") for name, use in report["uses"].items())]
+    assert len(readers) == 2, readers
+    a, b = (found[key]["eb"] / found[key]["deviation"] for key in readers)
+    assert 0.05 < a / b < 20 and min(a, b) > 1e-3
+    ratios = [state.sigma_measured / state.sigma_target for state in limiting_states(memory)]
+    assert all(not ratio > 1.5 for ratio in ratios)
