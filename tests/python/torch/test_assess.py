@@ -286,7 +286,8 @@ def test_a_product_holds_all_its_factors_responsible():
     with comet_torch.compress(net, optimiser) as memory:
         train(net, optimiser, memory, batches(40, 6))
     found = reports(memory)
-    readers = [key for key, report in found.items() if any("weight" in use and name.startswith("down") for name, use in report["uses"].items())]
+    readers = [key for key, report in found.items()
+               if any("weight" in use and name.startswith("down") for name, use in report["uses"].items())]
     assert len(readers) == 2, readers
     a, b = (found[key]["eb"] / found[key]["deviation"] for key in readers)
     assert 0.05 < a / b < 20 and min(a, b) > 1e-3
