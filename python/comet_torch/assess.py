@@ -14,6 +14,7 @@ import torch
 
 from .adaptive import Adaptive
 from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound
+from .forms import ProbabilityForm, some_probabilities
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
 from .samples import TURN_BYTES
@@ -58,9 +59,11 @@ class Place:
         self.form = None
 
 
-def _form_of(roles):
+def _form_of(roles, tensor):
     """What of the tensor is coded: its values, or those of normalised rows or of probabilities where nobody else reads it."""
-    return "row" if roles == {Role.LAYER_NORM} else "probability" if roles == {Role.LOG_SOFTMAX} else None
+    if roles == {Role.LOG_SOFTMAX}:
+        return "probability" if ProbabilityForm().fits(tensor, 0) else None
+    return "row" if roles == {Role.LAYER_NORM} else None
 
 
 class Assessor:
@@ -90,7 +93,7 @@ class Assessor:
             place = self.places[site.key] = Place(saved.tensor.numel())
         place.roles |= site.roles
         place.roles.add(saved.role)
-        form = place.form = _form_of(place.roles)
+        form = place.form = _form_of(place.roles, saved.tensor)
         level = DENSE if self.adaptive.n_assessed < _NARROW_ASSESSMENTS else self.level
         keep_support = bool(NEEDS_SUPPORT & place.roles)
         if self.due or place.deviation == 0:
@@ -107,8 +110,7 @@ class Assessor:
         """Of the values that are coded. That of a result of ReLU is about zero, as small values are what counts there."""
         if place.form == "row":
             return 1.0
-        x = taken(tensor)
-        x = torch.exp(x) if place.form == "probability" else x
+        x = some_probabilities(tensor) if place.form == "probability" else taken(tensor)
         mean = 0.0 if place.form or place.roles & NEEDS_SUPPORT else float(x.mean())
         deviation = math.sqrt(max(0.0, float(x.square().mean()) - mean * mean))
         return deviation if math.isfinite(deviation) else 0.0
