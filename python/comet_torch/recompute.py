@@ -112,7 +112,8 @@ class Derived(Content):
         contents = [ticket.content for ticket in formula.tickets() if ticket.content is not None]
         for content in contents:
             content.n_open += 1
-        self.sources = tuple(dict.fromkeys(content for content in contents if not content.lossless))
+        stored = (one for content in contents for one in (content.sources if type(content) is Derived else (content,)))
+        self.sources = tuple(dict.fromkeys(content for content in stored if not content.lossless))  # what has errors of its own
         self.source = self.sources[0]
         self.eb, self.bound, self.nonzero = self.source.eb, self.source.bound, self.source.nonzero
         self.lossless = self.support = False
