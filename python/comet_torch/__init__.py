@@ -12,7 +12,8 @@ import importlib
 from comet_codec import CometError, __version__
 
 # The module of each public name. A module has not the name of a function: importing it would hide the function.
-_MODULES = {"Memory": "context", "compress": "context", "Peak": "peak_memory", "peak": "peak_memory"}
+_MODULES = {"Memory": "context", "compress": "context", "Peak": "peak_memory", "peak": "peak_memory",
+            "CometCallback": "huggingface"}
 
 __all__ = ["CometError", "__version__", *_MODULES]
 

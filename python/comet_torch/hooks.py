@@ -49,7 +49,10 @@ class Hooks:
             return ticket
         if self.backward_seen:
             self._first_after_backward()
-        self.pending.append(ticket)
+        if tensor.numel() * tensor.element_size() < self.least_bytes and self.observer is None:
+            ticket.keep()
+        else:
+            self.pending.append(ticket)
         return ticket
 
     def _first_after_backward(self):
@@ -71,35 +74,53 @@ class Hooks:
 
     def node_made(self, node, kind, fields):
         """A node is complete; fields: pairs of a field's name and its ticket."""
-        with torch.no_grad():
-            saved, roles, coded = [], {}, False
-            for field, ticket in fields:
-                ticket.role = role_of(node, kind, field, ticket.raw)
-                saved.append(Saved(field, ticket.role, ticket))
-                key = storage_of(ticket.raw)._cdata
-                roles[key] = stricter(roles.get(key), ticket.role)
-            for one in saved:
-                coded |= self._place(node, kind, one, saved, roles)
-            if coded:
-                self.assessor.node_made(node, kind, saved)
-            if self.observer is not None:
-                self.observer(node, kind, saved)
+        enabled = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        try:
+            self._node_made(node, kind, fields)
+        finally:
+            torch._C._set_grad_enabled(enabled)
 
-    def _place(self, node, kind, saved, fields, roles):
+    def _node_made(self, node, kind, fields):
+        saved, kept, roles = [], [], {}
+        for field, ticket in fields:
+            role = ticket.role = role_of(node, kind, field, ticket.raw)
+            one = Saved(field, role, ticket)
+            saved.append(one)
+            if self._passes(role, one.tensor):
+                self._leave(one)
+                continue
+            storage = storage_of(one.tensor)
+            key = storage._cdata
+            if self.policy.is_constant(one.tensor, key):
+                self._leave(one)
+                continue
+            kept.append((one, storage))
+            roles[key] = stricter(roles.get(key), role)
+        coded = False
+        for one, storage in kept:
+            coded |= self._place(node, kind, one, storage, saved, roles)
+        if coded:
+            self.assessor.node_made(node, kind, saved)
+        if self.observer is not None:
+            self.observer(node, kind, saved)
+
+    def _leave(self, saved):
+        """Lets a tensor pass through."""
+        self.report.passed(saved.role, saved.tensor)
+        saved.ticket.keep()
+
+    def _place(self, node, kind, saved, storage, fields, roles):
         """Codes one saved tensor, or lets it pass through. True where it was coded with loss."""
-        ticket, tensor, role = saved.ticket, saved.tensor, saved.role
-        if self._passes(role, tensor):
-            content = None
-        elif role is Role.SHAPE:
-            ticket.raw, ticket.content = None, Shape(tensor)
+        ticket, role = saved.ticket, saved.role
+        if role is Role.SHAPE:
+            ticket.raw, ticket.content = None, Shape(saved.tensor)
             return False
-        elif role is Role.INTERVAL and self._place_interval(node, kind, saved):
+        if role is Role.INTERVAL and self._place_interval(node, kind, saved):
             return False
-        else:
-            content = self._content(kind, saved, fields, roles)
+        content = self._content(kind, saved, storage, fields, roles)
         if content is None:
-            self.report.passed(role, tensor)
-            ticket.keep()
+            self._leave(saved)
             return False
         ticket.attach(content)
         return not content.lossless
@@ -125,12 +146,11 @@ class Hooks:
         if tensor.device.type != "cpu":
             say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
             return True
-        return self.policy.is_constant(tensor)
+        return False
 
-    def _content(self, kind, saved, fields, roles):
+    def _content(self, kind, saved, storage, fields, roles):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
-        storage = storage_of(tensor)
         saved.key = self.sites.name(kind, saved.field)
         content = self.registry.find(storage._cdata, tensor)
         if content is None:

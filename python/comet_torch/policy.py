@@ -5,6 +5,7 @@ import torch
 
 from .bounds import level_of, lossless, parse_bound
 from .handles import storage_of
+from .roles import is_parameter
 
 RAW = "raw"  # the override that leaves tensors alone
 _KEYS = ("eb", "level")
@@ -42,10 +43,9 @@ class Policy:
             if ":" not in pattern and not fnmatch.filter(names, pattern):
                 raise ValueError(f'the override "{pattern}" fits no module of the model: names are those of model.named_modules()')
 
-    def is_constant(self, tensor):
-        """Is it a parameter or a buffer, or a view of one?"""
-        return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter) \
-            or storage_of(tensor)._cdata in self.constants
+    def is_constant(self, tensor, key):
+        """Is it a parameter or a buffer, or a view of one? key: identity of its storage."""
+        return key in self.constants or is_parameter(tensor)
 
     def override(self, site):
         """The Bound or RAW that the last fitting pattern sets for a site; None where none fits."""

@@ -140,6 +140,7 @@ def derive(hooks, tensor, site):
     content = Derived(hooks.coder.session, tensor, formula, hooks.read)
     if site.derivable is None:
         values = content.decode()
+        hooks.recent = None  # which keeps what was decoded
         site.derivable = version if _agrees(values, tensor, content.eb if version != 0 else None) else NEVER
     return content if site.derivable != NEVER else None
 

@@ -3,6 +3,7 @@
 `role_of` names the role of one saved field of an autograd node. A field that no table names has the role EXACT: it is coded without
 any loss, or passed through. So an operator that this file does not know trains with the right gradients, and saves less memory.
 """
+import functools
 from enum import Enum
 
 import torch
@@ -141,22 +142,27 @@ _OF_ALL = frozenset({"Mm"})
 _DEEPEST = 12
 
 
+@functools.lru_cache(maxsize=4096)
+def _kind_of_name(name):
+    return name.split("::")[-1].partition("Backward")[0]
+
+
 def kind_of(node):
     """ "Convolution" for ConvolutionBackward0."""
-    return node.name().split("::")[-1].partition("Backward")[0]
+    return _kind_of_name(node.name())
 
 
 def is_of_weights(node, depth=0):
     """Is what this node gives back to computed from parameters alone? An edge without a node has no gradient: a constant."""
     if node is None:
         return False
-    name = node.name()
-    if name.endswith("AccumulateGrad"):
+    kind = kind_of(node)
+    if kind == "AccumulateGrad":
         return True
-    if depth > _DEEPEST or kind_of(node) not in _OF_WEIGHTS:
+    if kind not in _OF_WEIGHTS or depth > _DEEPEST:
         return False
     edges = [edge for edge, _ in node.next_functions]
-    if kind_of(node) not in _OF_ALL:
+    if kind not in _OF_ALL:
         edges = [edge for edge in edges if edge is not None]
     return len(edges) > 0 and all(is_of_weights(edge, depth + 1) for edge in edges)
 
@@ -166,13 +172,14 @@ def _edge(node, index):
     return edges[index][0] if index < len(edges) else None
 
 
-def _is_parameter(tensor):
-    return isinstance(tensor, torch.nn.Parameter) or isinstance(tensor._base, torch.nn.Parameter)
+def is_parameter(tensor):
+    """Is it a parameter or a view of one? isinstance is slow for parameters."""
+    return issubclass(type(tensor), torch.nn.Parameter) or issubclass(type(tensor._base), torch.nn.Parameter)
 
 
 def _operand_role(node, edges, field, tensor):
     """A product of matrices is linear where one operand is a weight, else a product of two activations."""
-    if _is_parameter(tensor) or is_of_weights(_edge(node, edges[field])):
+    if is_parameter(tensor) or is_of_weights(_edge(node, edges[field])):
         return Role.WEIGHT
     other = next(edge for name, edge in edges.items() if name != field)
     if is_of_weights(_edge(node, other)):
@@ -182,7 +189,7 @@ def _operand_role(node, edges, field, tensor):
 
 def _factor_role(node, edge, tensor):
     if not tensor.requires_grad:
-        return Role.WEIGHT if _is_parameter(tensor) else Role.MASK
+        return Role.WEIGHT if is_parameter(tensor) else Role.MASK
     return Role.WEIGHT if is_of_weights(_edge(node, edge)) else Role.FACTOR
 
 

@@ -1,9 +1,19 @@
 """When an optimiser has made a step."""
 import functools
 
+import torch
+
+
+def _innermost(optimizer):
+    """The optimiser within wrappers that are optimisers themselves without being set up as one: accelerate's and Lightning's."""
+    while isinstance(getattr(optimizer, "optimizer", None), torch.optim.Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
 
 def after_step(optimizer, call):
     """Calls `call` after each step of the optimiser, until remove() of what is returned."""
+    optimizer = _innermost(optimizer)
     if hasattr(optimizer, "register_step_post_hook"):
         return optimizer.register_step_post_hook(lambda *_: call())
     return _Wrapped(optimizer, call)
