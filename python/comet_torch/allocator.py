@@ -14,9 +14,10 @@ import ctypes.util
 import glob
 import os
 import platform
-import warnings
 
 from comet_codec import CometError
+
+from .notices import say_once
 
 KINDS = ("jemalloc", "glibc")
 
@@ -26,8 +27,6 @@ _JEMALLOC_OPTIONS = "thp:always"
 _GLIBC_TUNABLES = "glibc.malloc.mmap_threshold=1048576:glibc.malloc.trim_threshold=16777216:glibc.malloc.hugetlb=1"
 # Functions that only the allocator of that name has.
 _SIGNS = {"jemalloc": "mallctl", "tcmalloc": "tc_malloc", "mimalloc": "mi_malloc"}
-
-_warned = False
 
 
 def find_jemalloc():
@@ -78,11 +77,7 @@ def in_use():
 
 
 def warn_once_if_default_allocator_defeats_saving():
-    """Warns, once in a process, where freed memory is kept by default glibc. Returns whether it warned now."""
-    global _warned
-    if _warned or in_use() != "glibc":
-        return False
-    _warned = True
-    warnings.warn("the default allocator of glibc keeps freed memory, so the peak may not fall however little is stored: start the "
-                  "script with `python -m comet_torch run script.py ...`", RuntimeWarning, stacklevel=3)
-    return True
+    """Says, once in a process, where default glibc keeps freed memory."""
+    if in_use() == "glibc":
+        say_once("allocator", "the default allocator of glibc keeps freed memory, so the peak may not fall however little is stored: "
+                              "start the script with `python -m comet_torch run script.py ...`", stacklevel=4)

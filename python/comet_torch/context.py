@@ -4,6 +4,7 @@ import weakref
 
 import torch
 
+from .allocator import warn_once_if_default_allocator_defeats_saving
 from .assess import Assessor
 from .bounds import FixedBounds, level_of, parse_bound
 from .hooks import Hooks
@@ -68,6 +69,7 @@ class Memory:
     def __enter__(self):
         if self._open:
             raise RuntimeError("this context is open already: a second one needs a compress() of its own")
+        warn_once_if_default_allocator_defeats_saving()
         hooks = self.hooks
         hooks.step_by_backward = self.optimizer is None
         if self.model is not None:

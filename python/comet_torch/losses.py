@@ -9,7 +9,7 @@ class _Engine:
         self.engine, self.loss_known = engine, loss_known
 
     def run_backward(self, tensors, *args, **options):
-        if options.get("accumulate_grad") and len(tensors) == 1 and tensors[0].numel() == 1:
+        if options.get("accumulate_grad") and len(tensors) == 1 and tensors[0].numel() == 1 and tensors[0].device.type == "cpu":
             self.loss_known(float(tensors[0].detach()))
         return self.engine.run_backward(tensors, *args, **options)
 
@@ -19,7 +19,7 @@ class _Engine:
 
 @contextlib.contextmanager
 def watch_loss(loss_known):
-    """Within it, loss_known(loss) is called before each backward() of one number. torch.autograd.grad does not count."""
+    """Within it, loss_known(loss) is called before each backward() of one number on the CPU. torch.autograd.grad does not count."""
     before = Variable._execution_engine
     Variable._execution_engine = _Engine(before, loss_known)
     try:

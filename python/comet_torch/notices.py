@@ -4,10 +4,10 @@ import warnings
 _said = set()
 
 
-def say_once(topic, text):
+def say_once(topic, text, stacklevel=3):
     if topic not in _said:
         _said.add(topic)
-        warnings.warn("comet_torch: " + text, stacklevel=3)
+        warnings.warn("comet_torch: " + text, stacklevel=stacklevel)
 
 
 def forget():

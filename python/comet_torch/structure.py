@@ -16,7 +16,7 @@ from .roles import kind_of
 _RAW_PREFIX, _PREFIX = "_raw_saved_", "_saved_"
 _NO_TENSOR = (int, float, str, torch.dtype)
 _MARK = "comet_torch"
-# Calls of torch functions after which a ticket whose node was not found passes through.
+# Calls of torch functions, with results in the graph, after which a ticket whose node was not found passes through.
 _PATIENCE = 16
 
 
@@ -91,9 +91,11 @@ class CallWatch(TorchFunctionMode):
         return result
 
     def _look(self, result):
-        hooks = self.hooks
-        found = set()
-        self._walk([tensor.grad_fn for tensor in _tensors_in(result) if tensor.grad_fn is not None], found)
+        hooks, found = self.hooks, set()
+        nodes = [tensor.grad_fn for tensor in _tensors_in(result) if tensor.grad_fn is not None]
+        if not nodes:
+            return
+        self._walk(nodes, found)
         hooks.pending = [ticket for ticket in hooks.pending if id(ticket) not in found]
         self.age = self.age + 1 if hooks.pending else 0
         if self.age > _PATIENCE:
@@ -126,7 +128,7 @@ class CallWatch(TorchFunctionMode):
         name = node.name()
         attributes = self.known.get(name)
         if attributes is None:
-            attributes = [a for a in dir(node) if a.startswith(_PREFIX)] or ["saved_tensors"] * hasattr(node, "saved_tensors")
+            attributes = [a for a in dir(node) if a.startswith(_PREFIX)] or ["saved_tensors"] * ("saved_tensors" in dir(node))
             self.known[name] = attributes
         fields = []
         for attribute in list(attributes):

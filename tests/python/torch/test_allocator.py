@@ -8,8 +8,9 @@ import warnings
 
 import pytest
 
+import comet_torch
 from comet_codec import CometError
-from comet_torch import allocator
+from comet_torch import allocator, notices
 
 TELL = "import json, os, sys; from comet_torch import allocator; print(json.dumps([sys.argv, allocator.in_use(), __name__]))"
 HAS_JEMALLOC = allocator.find_jemalloc() is not None
@@ -84,23 +85,36 @@ def test_an_unknown_allocator():
 # ---- the warning ----
 
 
-def test_one_warning_with_default_glibc(monkeypatch):
-    monkeypatch.setattr(allocator, "_warned", False)
+@pytest.fixture
+def told_nothing():
+    notices.forget()
+    yield
+    notices.forget()
+
+
+def test_one_warning_with_default_glibc(monkeypatch, told_nothing):
     monkeypatch.setattr(allocator, "in_use", lambda: "glibc")
-    with pytest.warns(RuntimeWarning, match="python -m comet_torch run script.py"):
-        assert allocator.warn_once_if_default_allocator_defeats_saving() is True
+    with pytest.warns(UserWarning, match="python -m comet_torch run script.py"):
+        allocator.warn_once_if_default_allocator_defeats_saving()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert allocator.warn_once_if_default_allocator_defeats_saving() is False
+        allocator.warn_once_if_default_allocator_defeats_saving()
+
+
+def test_the_context_warns(monkeypatch, told_nothing):
+    monkeypatch.setattr(allocator, "in_use", lambda: "glibc")
+    with pytest.warns(UserWarning, match="the default allocator of glibc keeps freed memory"):
+        with comet_torch.compress(eb=0.1):
+            pass
 
 
 @pytest.mark.parametrize("kind", ["tuned glibc", "jemalloc", "tcmalloc", "unknown"])
-def test_no_warning_with_another(monkeypatch, kind):
-    monkeypatch.setattr(allocator, "_warned", False)
+def test_no_warning_with_another(monkeypatch, told_nothing, kind):
     monkeypatch.setattr(allocator, "in_use", lambda: kind)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert allocator.warn_once_if_default_allocator_defeats_saving() is False
+        with comet_torch.compress(eb=0.1):
+            pass
 
 
 # ---- python -m comet_torch run ----

@@ -66,7 +66,7 @@ def test_overrides_hold():
         nets.loss_of(net, x).backward()
     bounds = {site.key.split(":")[0]: site.figures.bound for site in mem.figures.sites if site.figures.bound is not None}
     assert not any(name == "blocks.0.norm1" for name in bounds)
-    assert bounds["blocks.0.up"].eb == 0.02 and bounds["blocks.1.up"].lossless and bounds["norm"].eb == 0.1
+    assert bounds["blocks.0.norm2"].eb == 0.02 and bounds["blocks.1.norm2"].lossless and bounds["norm"].eb == 0.1
 
 
 def test_a_torch_that_is_too_old(monkeypatch):
