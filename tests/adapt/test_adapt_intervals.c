@@ -149,7 +149,7 @@ static void test_restart(void **state)
     grow_old(a, consumer);
     const double eb = adapt_eb(a, tensor);
     assert_true(eb > 0);
-    assert_false(adapt_due(a, 8001));
+    assert_false(adapt_complete(a, 8001));
     adapt_restart(a, 8000);
     assert_true(adapt_due(a, 8001) && adapt_complete(a, 8001));
     assert_true(adapt_eb(a, tensor) == eb);
