@@ -106,13 +106,17 @@ typedef struct outlier_reader {
     size_t next; /* the index of the first one left */
 } outlier_reader;
 
-/* Moves to the next outlier, `from` or a gap after it. */
-static bool next_outlier(outlier_reader *o, size_t from, size_t n)
+/* Moves to the next outlier, `from` or a gap after it. Most gaps are a byte. */
+static inline bool next_outlier(outlier_reader *o, size_t from, size_t n)
 {
     size_t gap;
     if (o->n_left == 0)
         return o->gaps == o->gaps_end;
-    if (!read_varint(&o->gaps, o->gaps_end, &gap) || gap >= n - from)
+    if (o->gaps < o->gaps_end && *o->gaps < 128)
+        gap = *o->gaps++;
+    else if (!read_varint(&o->gaps, o->gaps_end, &gap))
+        return false;
+    if (gap >= n - from)
         return false;
     o->next = from + gap;
     return true;
@@ -128,15 +132,17 @@ static bool outliers_begin(const parts *p, size_t element, size_t n, outlier_rea
 }
 
 /* Puts the outliers before element `end` in their places; the first of the elements is at x. */
-static inline bool put_sized_outliers(outlier_reader *o, size_t element, uint8_t *x, size_t first, size_t end, size_t n)
+static inline bool put_sized_outliers(outlier_reader *reader, size_t element, uint8_t *x, size_t first, size_t end, size_t n)
 {
-    while (o->n_left && o->next < end) {
-        memcpy(x + (o->next - first) * element, o->values, element);
-        o->values += element;
-        o->n_left--;
-        if (!next_outlier(o, o->next + 1, n))
+    outlier_reader o = *reader; /* a copy, which stores to x cannot touch */
+    while (o.n_left && o.next < end) {
+        memcpy(x + (o.next - first) * element, o.values, element);
+        o.values += element;
+        o.n_left--;
+        if (!next_outlier(&o, o.next + 1, n))
             return false;
     }
+    *reader = o;
     return true;
 }
 

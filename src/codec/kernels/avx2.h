@@ -75,8 +75,13 @@ HOT __m256 values_f32(const quantiser *q, enum quantiser_mode mode, __m256i code
     return _mm256_mul_ps(c, _mm256_set1_ps(q->step));
 }
 
-/* kernels_avx2.c */
+/* pack_avx2.c */
 pack_fn pack_16_avx2;
+
+/* half_avx2.c and f64_avx2.c */
+quantise_fn quantise_f16_16_avx2, quantise_bf16_16_avx2, quantise_f64_16_avx2;
+encode_tile_fn encode_tile_f16_avx2, encode_tile_bf16_avx2;
+dequantise_fn dequantise_f16_16_avx2, dequantise_bf16_16_avx2;
 
 /* decode_avx2.c */
 dequantise_fn dequantise_f32_16_avx2;

@@ -14,6 +14,39 @@ HOT __m512i zigzag32(__m512i r)
     return _mm512_xor_si512(_mm512_slli_epi16(r, 1), _mm512_srai_epi16(r, 15));
 }
 
+/*
+ * The compress and expand instructions, on AMD's processors also those that zero what they do not write, wait for the register
+ * that they write to, where the end of the loop's last round may be. A zero from nowhere spares them that.
+ */
+HOT __m512i zero_from_nowhere(void)
+{
+    __m512i zero = _mm512_setzero_si512();
+    __asm__("" : "+v"(zero)); /* else compilers know that it is zero, and choose the form that zeroes */
+    return zero;
+}
+
+/* The bytes under the map one after the other, then zeros. */
+HOT __m512i compress8(uint64_t map, __m512i v)
+{
+    return _mm512_mask_compress_epi8(zero_from_nowhere(), map, v);
+}
+
+HOT __m512i compress16(__mmask32 map, __m512i v)
+{
+    return _mm512_mask_compress_epi16(zero_from_nowhere(), map, v);
+}
+
+/* The inverse: the next byte for each bit that is set, elsewhere zeros. */
+HOT __m512i expand8(uint64_t map, __m512i v)
+{
+    return _mm512_mask_expand_epi8(zero_from_nowhere(), map, v);
+}
+
+HOT __m512i expand16(__mmask32 map, __m512i v)
+{
+    return _mm512_mask_expand_epi16(zero_from_nowhere(), map, v);
+}
+
 static inline __m512i lane_numbers(void)
 {
     return _mm512_set_epi16(31, 30, 29, 28, 27, 26, 25, 24, 23, 22, 21, 20, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6,
@@ -89,11 +122,31 @@ HOT __m512i each64(uint64_t v)
     return _mm512_set1_epi64((long long)v);
 }
 
+/* Running sums with stride 1: inside 128 bits by shifts, then the totals of the quarters before. */
+HOT __m512i running_sums(__m512i v)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i last_word = _mm512_set1_epi16(0x0f0e);
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 2));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 4));
+    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 8));
+    __m512i total = _mm512_shuffle_epi8(v, last_word);
+    __m512i one = _mm512_alignr_epi64(total, zero, 6);
+    __m512i two = _mm512_alignr_epi64(_mm512_add_epi16(total, one), zero, 4);
+    return _mm512_add_epi16(v, _mm512_add_epi16(one, two));
+}
+
 /* decode_avx512.c */
 dequantise_fn dequantise_f32_16_avx512;
 unpack_fn unpack_16_avx512;
 unpredict_fn unpredict_16_avx512;
 decode_tile_fn decode_tile_f32_avx512;
+
+/* pack_avx512.c */
+pack_fn pack_16_avx512;
+
+/* f64_avx512.c */
+quantise_fn quantise_f64_16_avx512;
 
 /* outliers_avx512.c */
 write_outliers_fn write_outliers_avx512;

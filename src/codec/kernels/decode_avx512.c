@@ -111,6 +111,8 @@ HOT void add_near(uint16_t *c, size_t n, unsigned distance, __m512i before)
     }
 }
 
+#define MAX_SLOTS 16 /* registers that hold the line above */
+
 /*
  * c[i] += c[i - distance] for 32 <= distance <= 32 * MAX_SLOTS, in rows of `distance` elements; the sums of the row before lie
  * in slots. With sum_left, the running sum along the elements is taken first (2-D Lorenzo with stride 1); `left` holds the one
@@ -221,6 +223,7 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
     left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
     if (left && up)
         sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
+    codes_above above = codes_above_make(line, c);
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, prefetch += prefetch_step) {
         __m512i z[2];
         for (int i = 0; i < 4; i++)
@@ -231,7 +234,7 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
             if (left)
                 z[i] = add_left_neighbours(&sums, z[i]);
             if (up)
-                z[i] = _mm512_add_epi16(z[i], _mm512_loadu_si512(c + 32 * i - line));
+                z[i] = add_codes_above(&above, c + 32 * i, z[i]);
             if (left || up)
                 _mm512_storeu_si512(c + 32 * i, z[i]);
             store_values_f32(&q, mode, z[i], stream, x + 32 * i);

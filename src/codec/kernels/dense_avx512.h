@@ -35,7 +35,7 @@ HOT __mmask32 escaping(__m512i z)
 
 HOT uint32_t *append_escapes(__m512i z, __mmask32 mask, uint32_t *escapes)
 {
-    __m512i v = _mm512_maskz_compress_epi16(mask, _mm512_sub_epi16(z, _mm512_set1_epi16(ESCAPE_LEAST)));
+    __m512i v = compress16(mask, _mm512_sub_epi16(z, _mm512_set1_epi16(ESCAPE_LEAST)));
     _mm512_storeu_si512(escapes, _mm512_cvtepu16_epi32(_mm512_castsi512_si256(v)));
     _mm512_storeu_si512(escapes + 16, _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(v, 1)));
     return escapes + __builtin_popcount(mask);
@@ -134,7 +134,7 @@ HOT __m512i decode32(__m512i x[2], __m512i outlook, const symbol_tables *t, cons
                             odd_words(offset));
     __mmask16 low0 = _mm512_cmplt_epu32_mask(x[0], least_state), low1 = _mm512_cmplt_epu32_mask(x[1], least_state);
     uint32_t refill = _pdep_u32(low0, ~ODD_WORDS) | _pdep_u32(low1, ODD_WORDS); /* in the order of lanes, as words come */
-    __m512i next = _mm512_maskz_expand_epi16(refill, _mm512_loadu_si512(*words));
+    __m512i next = expand16(refill, _mm512_loadu_si512(*words));
     x[0] = _mm512_mask_or_epi32(x[0], low0, _mm512_slli_epi32(x[0], 16), even_words(next));
     x[1] = _mm512_mask_or_epi32(x[1], low1, _mm512_slli_epi32(x[1], 16), odd_words(next));
     *words += 2 * (unsigned)__builtin_popcount(refill);

@@ -1,16 +1,10 @@
 /*
  * AVX2 kernels (with F16C and FMA) between f16 or bf16 and 16-bit codes. Every code is checked in floats, as quantise_body.h
- * does, eight elements at a time. Elements that are not finite or beyond the range of codes fail by the same arithmetic:
- * quotients are cut off at the limit.
+ * does. Tiles are quantised sixteen elements at a time, assuming that they are finite and in the range of codes. Those that
+ * turn out not to be, and dithered ones, are quantised again eight at a time: quotients are cut off at the limit, so that
+ * elements that are not finite or beyond it fail by the same arithmetic.
  */
-#include "codec/kernels/half_avx2.h"
-
-#include <immintrin.h>
-
-#include "codec/kernels/generic.h"
-
-/* Parts of hot loops: inlined whatever their size, so that types and modes are constants in them. */
-#define HOT static inline __attribute__((always_inline))
+#include "codec/kernels/pack_avx2.h"
 
 HOT __m256 widen_half(comet_dtype type, __m128i bits)
 {
@@ -35,23 +29,14 @@ HOT __m256 round_half(comet_dtype type, __m256 v)
     return _mm256_castsi256_ps(_mm256_and_si256(round_bf16(v), _mm256_set1_epi32((int)0xffff0000)));
 }
 
-HOT __m128i narrow_half(comet_dtype type, __m256 v)
+/* 16 floats, rounded. */
+HOT __m256i narrow_halves(comet_dtype type, __m256 a, __m256 b)
 {
+    enum { NEAREST = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC };
     if (type == COMET_DTYPE_F16)
-        return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    const __m256i h = _mm256_srli_epi32(round_bf16(v), 16);
-    return _mm_packus_epi32(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1));
-}
-
-/* `dither` of 8 elements from number `index` on. h 2^-24 - 1/2 is exact, so fusing does not matter. */
-HOT __m256 dither8(uint32_t key, uint32_t index)
-{
-    const __m256i ascending = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    __m256i h = _mm256_xor_si256(_mm256_add_epi32(_mm256_set1_epi32((int)index), ascending), _mm256_set1_epi32((int)key));
-    h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 16)), _mm256_set1_epi32(0x7feb352d));
-    h = _mm256_mullo_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 15)), _mm256_set1_epi32((int)0x846ca68bu));
-    h = _mm256_srli_epi32(_mm256_xor_si256(h, _mm256_srli_epi32(h, 16)), 8);
-    return _mm256_fmadd_ps(_mm256_cvtepi32_ps(h), _mm256_set1_ps(0x1p-24f), _mm256_set1_ps(-0.5f));
+        return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(a, NEAREST)), _mm256_cvtps_ph(b, NEAREST), 1);
+    const __m256i low = _mm256_srli_epi32(round_bf16(a), 16), high = _mm256_srli_epi32(round_bf16(b), 16);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(low, high), _MM_SHUFFLE(3, 1, 2, 0));
 }
 
 /* Values of 8 codes in floats. c -+ 1/2, which is exact, times the step is the same as 2c -+ 1 times half of it. */
@@ -65,7 +50,7 @@ HOT __m256 values8(const quantiser *q, enum quantiser_mode mode, __m256 c, uint3
     if (mode == QUANTISE_NONZERO)
         c = _mm256_add_ps(c, half);
     if (mode == QUANTISE_DITHER)
-        c = _mm256_sub_ps(c, dither8(q->key, index));
+        c = _mm256_sub_ps(c, dither_f32(q->key, index));
     return _mm256_mul_ps(c, _mm256_set1_ps(q->step));
 }
 
@@ -82,7 +67,7 @@ HOT __m256 codes8(const quantiser *q, enum quantiser_mode mode, __m256 v, uint32
     }
     __m256 t = _mm256_mul_ps(v, _mm256_set1_ps(q->inverse));
     if (mode == QUANTISE_DITHER)
-        t = _mm256_add_ps(t, dither8(q->key, index));
+        t = _mm256_add_ps(t, dither_f32(q->key, index));
     t = _mm256_min_ps(_mm256_max_ps(t, minus_limit), limit); /* NaN becomes -limit */
     if (mode == QUANTISE_NONZERO) {                          /* t may be -0 */
         __m256 c = _mm256_floor_ps(t);
@@ -92,14 +77,14 @@ HOT __m256 codes8(const quantiser *q, enum quantiser_mode mode, __m256 v, uint32
     return _mm256_round_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-typedef struct half_sums {
+typedef struct checked_sums {
     __m256 squares[2], low[2], high[2];
     __m256i zeros; /* less their number */
-} half_sums;
+} checked_sums;
 
 /* Quantises 8 elements to 32-bit integers, 0 for those that failed. *bad: all ones for these. `half`: which eight of 16. */
 HOT __m256i quantise8(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x, uint32_t index,
-                      int half, half_sums *s, __m256i *bad)
+                      int half, checked_sums *s, __m256i *bad)
 {
     const __m256 eb = _mm256_set1_ps(q->eb), zero = _mm256_setzero_ps(), sign = _mm256_set1_ps(-0.0f);
     const __m256 v = widen_half(type, _mm_loadu_si128((const __m128i *)(const void *)x));
@@ -118,14 +103,8 @@ HOT __m256i quantise8(comet_dtype type, const quantiser *q, enum quantiser_mode 
     return _mm256_cvtps_epi32(_mm256_andnot_ps(fails, c));
 }
 
-/* 16 numbers of 32 bits to 16 bits, in order. */
-HOT __m256i narrow_codes(__m256i a, __m256i b)
-{
-    return _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
-}
-
 HOT uint64_t quantise_block(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x, uint32_t first,
-                            int16_t *codes, half_sums *s)
+                            int16_t *codes, checked_sums *s)
 {
     uint64_t failed = 0;
     for (unsigned i = 0; i < BLOCK; i += 32) {
@@ -141,7 +120,7 @@ HOT uint64_t quantise_block(comet_dtype type, const quantiser *q, enum quantiser
     return failed;
 }
 
-static void half_sums_take(const half_sums *s, size_t n, moments *m)
+static void checked_sums_take(const checked_sums *s, size_t n, moments *m)
 {
     for (int half = 0; half < 2; half++) {
         float squares[8], low[8], high[8];
@@ -161,27 +140,189 @@ static void half_sums_take(const half_sums *s, size_t n, moments *m)
     m->n_nonzero += (uint64_t)((int64_t)n + sum);
 }
 
+/* ---- quantise elements in range ---- */
+
+/* Extremes are of bit patterns, signed and unsigned; NaN and Inf are the largest magnitudes. */
+typedef struct half_sums {
+    __m256 squares[2]; /* of elements 0 to 3 and 8 to 11 of each sixteen, and of the others */
+    __m256i highest, most, zeros;
+} half_sums;
+
+static inline half_sums half_sums_make(void)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    return (half_sums){{zero, zero}, _mm256_set1_epi16(INT16_MIN), _mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+
+/* 16 elements as floats, in the order of half_sums, which is that of packs. */
+HOT void widen_halves(comet_dtype type, __m256i bits, __m256 v[2])
+{
+    if (type == COMET_DTYPE_F16) {
+        bits = _mm256_permute4x64_epi64(bits, _MM_SHUFFLE(3, 1, 2, 0));
+        v[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(bits));
+        v[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(bits, 1));
+        return;
+    }
+    v[0] = _mm256_castsi256_ps(_mm256_unpacklo_epi16(_mm256_setzero_si256(), bits));
+    v[1] = _mm256_castsi256_ps(_mm256_unpackhi_epi16(_mm256_setzero_si256(), bits));
+}
+
+/* Quantises 16 elements, 0 for those that failed. *bad: all ones for these. Support works on magnitudes. */
+HOT __m256i quantise16(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x, half_sums *s,
+                       __m256i *bad)
+{
+    const __m256 eb = _mm256_set1_ps(q->eb), sign = _mm256_set1_ps(-0.0f), half = _mm256_set1_ps(0.5f);
+    const __m256i bits = load32(x), magnitude = _mm256_and_si256(bits, _mm256_set1_epi16(0x7fff));
+    const __m256i is_zero = _mm256_cmpeq_epi16(magnitude, _mm256_setzero_si256());
+    __m256 v[2], fails[2];
+    __m256i c[2];
+    widen_halves(type, mode == QUANTISE_SUPPORT ? magnitude : bits, v);
+    for (int i = 0; i < 2; i++) {
+        __m256 t = _mm256_mul_ps(v[i], _mm256_set1_ps(q->inverse)), middle;
+        if (mode == QUANTISE_SUPPORT) {
+            t = _mm256_max_ps(_mm256_ceil_ps(t), _mm256_set1_ps(1));
+            middle = _mm256_sub_ps(t, half);
+        } else if (mode == QUANTISE_NONZERO) { /* t may be -0 */
+            t = _mm256_floor_ps(t);
+            t = _mm256_blendv_ps(t, _mm256_min_ps(t, _mm256_set1_ps(-1)), v[i]);
+            middle = _mm256_add_ps(t, half);
+        } else {
+            t = _mm256_round_ps(t, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+            middle = t;
+        }
+        c[i] = _mm256_cvtps_epi32(t);
+        __m256 back = round_half(type, _mm256_mul_ps(middle, _mm256_set1_ps(q->step)));
+        fails[i] = _mm256_cmp_ps(_mm256_andnot_ps(sign, _mm256_sub_ps(v[i], back)), eb, _CMP_NLE_UQ);
+        s->squares[i] = _mm256_fmadd_ps(v[i], v[i], s->squares[i]);
+    }
+    s->highest = _mm256_max_epi16(s->highest, bits);
+    s->most = _mm256_max_epu16(s->most, bits);
+    s->zeros = _mm256_sub_epi16(s->zeros, is_zero);
+    __m256i codes = _mm256_packs_epi32(c[0], c[1]);
+    *bad = _mm256_packs_epi32(_mm256_castps_si256(fails[0]), _mm256_castps_si256(fails[1]));
+    if (mode == QUANTISE_SUPPORT) {
+        codes = _mm256_sign_epi16(codes, _mm256_or_si256(bits, _mm256_set1_epi16(1)));
+        return _mm256_andnot_si256(_mm256_or_si256(*bad, is_zero), codes);
+    }
+    if (mode == QUANTISE_NONZERO) /* zero has no code */
+        *bad = _mm256_or_si256(*bad, is_zero);
+    return _mm256_andnot_si256(*bad, codes);
+}
+
+/* Quantises 64 elements that are assumed to be finite and in range; `s` tells afterwards whether they were. Returns a bit for
+ * each that failed, which gets code 0. */
+HOT uint64_t quantise_block_half(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x,
+                                 int16_t *codes, half_sums *s)
+{
+    uint64_t failed = 0;
+    for (unsigned i = 0; i < BLOCK; i += 32) {
+        __m256i bad[2];
+        store32(codes + i, quantise16(type, q, mode, x + i, s, &bad[0]));
+        store32(codes + i + 16, quantise16(type, q, mode, x + i + 16, s, &bad[1]));
+        __m256i both = _mm256_permute4x64_epi64(_mm256_packs_epi16(bad[0], bad[1]), _MM_SHUFFLE(3, 1, 2, 0));
+        failed |= (uint64_t)(uint32_t)_mm256_movemask_epi8(both) << i;
+    }
+    return failed;
+}
+
+HOT uint16_t max_of_words(__m256i v)
+{
+    const __m256i z[4] = {v, v, v, v};
+    return (uint16_t)max_u16(z);
+}
+
+typedef struct half_range {
+    uint16_t low, high;
+} half_range;
+
+/* The extremes, as far as the sums tell: the lowest negative element and the highest that is not. Negative ones have the
+ * greater patterns, and the greater the lower they are. Without negative elements low is a greatest one, and without others
+ * high is negative. */
+static inline half_range half_sums_range(const half_sums *s)
+{
+    const __m256i flip = _mm256_set1_epi16(INT16_MIN);
+    return (half_range){max_of_words(s->most), (uint16_t)(max_of_words(_mm256_xor_si256(s->highest, flip)) ^ 0x8000)};
+}
+
+static inline float half_value(comet_dtype type, uint16_t h)
+{
+    return type == COMET_DTYPE_F16 ? float_of_f16(h) : float_of_bf16(h);
+}
+
+/* Are all elements finite and within the range of codes? */
+static inline bool half_sums_clean(comet_dtype type, const half_sums *s, const quantiser *q)
+{
+    half_range r = half_sums_range(s);
+    float low = half_value(type, r.low) * q->inverse, high = half_value(type, r.high) * q->inverse;
+    unsigned infinite = type == COMET_DTYPE_F16 ? 0x7c00 : 0x7f80;
+    bool finite = (r.low & 0x7fff) < infinite && (r.high & 0x7fff) < infinite;
+    return finite && low > -CODE16_LIMIT && high < CODE16_LIMIT;
+}
+
+/* The least bit pattern of n elements, a multiple of BLOCK. */
+static uint16_t least_pattern(const uint16_t *x, size_t n)
+{
+    __m256i least = _mm256_set1_epi16(-1);
+    for (size_t i = 0; i < n; i += 16)
+        least = _mm256_min_epu16(least, load32(x + i));
+    return (uint16_t)~max_of_words(_mm256_xor_si256(least, _mm256_set1_epi16(-1)));
+}
+
+/* Where all of the n elements summed up have one sign, the extreme next to zero takes another look, unless it is zero. */
+static inline void half_sums_take(comet_dtype type, const half_sums *s, const uint16_t *x, size_t n, moments *m)
+{
+    float squares[2][8];
+    uint16_t zeros[16];
+    half_range r = half_sums_range(s);
+    uint64_t n_zeros = 0;
+    store32(zeros, s->zeros);
+    for (int i = 0; i < 16; i++)
+        n_zeros += zeros[i];
+    if (r.low < 0x8000)
+        r.low = n_zeros ? 0 : least_pattern(x, n);
+    else if (r.high >= 0x8000)
+        r.high = n_zeros ? 0 : least_pattern(x, n);
+    _mm256_storeu_ps(squares[0], s->squares[0]);
+    _mm256_storeu_ps(squares[1], s->squares[1]);
+    for (int i = 0; i < SUM_LANES; i++)
+        m->sum_of_squares[i] += (double)squares[i / 4 % 2][i / 8 * 4 + i % 4];
+    const double low = (double)half_value(type, r.low), high = (double)half_value(type, r.high);
+    m->n_nonzero += n - n_zeros;
+    m->min = low < m->min ? low : m->min;
+    m->max = high > m->max ? high : m->max;
+}
+
 HOT void quantise_blocks(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const uint16_t *x, size_t n,
                          uint32_t first, int16_t *codes, uint64_t *failed, moments *m)
 {
     const quantiser q = *given; /* a copy, which stores cannot touch */
+    if (mode != QUANTISE_DITHER) {
+        half_sums s = half_sums_make();
+        for (size_t i = 0; i < n; i += BLOCK)
+            failed[i / BLOCK] = quantise_block_half(type, &q, mode, x + i, codes + i, &s);
+        if (half_sums_clean(type, &s, &q)) {
+            half_sums_take(type, &s, x, n, m);
+            return;
+        }
+    }
     const __m256 zero = _mm256_setzero_ps(), low = _mm256_set1_ps(INFINITY), high = _mm256_set1_ps(-INFINITY);
-    half_sums s = {{zero, zero}, {low, low}, {high, high}, _mm256_setzero_si256()};
+    checked_sums s = {{zero, zero}, {low, low}, {high, high}, _mm256_setzero_si256()};
     for (size_t i = 0; i < n; i += BLOCK)
         failed[i / BLOCK] = quantise_block(type, &q, mode, x + i, first + (uint32_t)i, codes + i, &s);
-    half_sums_take(&s, n, m);
+    checked_sums_take(&s, n, m);
 }
 
 HOT void quantise_half(comet_dtype type, quantise_fn *rest, const quantiser *q, const uint16_t *x, size_t n, uint32_t first,
                        int16_t *codes, uint64_t *failed, moments *m)
 {
     size_t whole = n / BLOCK * BLOCK;
-    switch (q->mode) {
-    case QUANTISE_PLAIN: quantise_blocks(type, q, QUANTISE_PLAIN, x, whole, first, codes, failed, m); break;
-    case QUANTISE_SUPPORT: quantise_blocks(type, q, QUANTISE_SUPPORT, x, whole, first, codes, failed, m); break;
-    case QUANTISE_NONZERO: quantise_blocks(type, q, QUANTISE_NONZERO, x, whole, first, codes, failed, m); break;
-    case QUANTISE_DITHER: quantise_blocks(type, q, QUANTISE_DITHER, x, whole, first, codes, failed, m); break;
-    }
+    if (whole)
+        switch (q->mode) {
+        case QUANTISE_PLAIN: quantise_blocks(type, q, QUANTISE_PLAIN, x, whole, first, codes, failed, m); break;
+        case QUANTISE_SUPPORT: quantise_blocks(type, q, QUANTISE_SUPPORT, x, whole, first, codes, failed, m); break;
+        case QUANTISE_NONZERO: quantise_blocks(type, q, QUANTISE_NONZERO, x, whole, first, codes, failed, m); break;
+        case QUANTISE_DITHER: quantise_blocks(type, q, QUANTISE_DITHER, x, whole, first, codes, failed, m); break;
+        }
     if (whole < n)
         rest(q, x + whole, n - whole, first + (uint32_t)whole, codes + whole, failed + whole / BLOCK, m);
 }
@@ -198,19 +339,105 @@ void quantise_bf16_16_avx2(const quantiser *q, const void *x, size_t n, uint32_t
     quantise_half(COMET_DTYPE_BF16, quantise_bf16_16_generic, q, x, n, first, codes, failed, m);
 }
 
+/* ---- quantise, predict and pack in one loop ---- */
+
+HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_mode mode, enum predictor predictor,
+                            bool identity, uint64_t *n_failed)
+{
+    const uint16_t *x = j->x;
+    int16_t *codes = j->codes;
+    uint64_t *failed = j->failed, count = 0;
+    uint8_t *kinds = j->kinds, *out = *j->out;
+    const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
+    const strides distance = j->strides;
+    const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
+    const uint16_t *prefetch = j->prefetch ? j->prefetch : x; /* which is in the cache */
+    half_sums s = half_sums_make();
+    half_packed h[STRIP];
+    for (size_t strip = 0; strip < n_blocks; strip += STRIP) {
+        const size_t end = n_blocks - strip < STRIP ? n_blocks : strip + STRIP;
+        for (size_t b = strip; b < end; b++) {
+            failed[b] = quantise_block_half(type, &q, mode, x + b * BLOCK, codes + b * BLOCK, &s);
+            count += (uint64_t)__builtin_popcountll(failed[b]);
+        }
+        for (size_t b = strip; b < end; b++) {
+            for (int line = 0; line < BLOCK; line += 32) {
+                _mm_prefetch((const char *)(x + b * BLOCK + 2 * FETCH_AHEAD + line), _MM_HINT_T0);
+                _mm_prefetch((const char *)(prefetch + b * BLOCK + line), _MM_HINT_T1);
+            }
+            __m256i z[4];
+            for (int i = 0; i < 4; i++)
+                z[i] = residuals16(predictor, identity, codes + b * BLOCK + 16 * i, distance);
+            pack_bytes(z, first_block + b, kinds, &h[b - strip]);
+        }
+        for (size_t b = strip; b < end; b++)
+            out = pack_bits(&h[b - strip], out);
+    }
+    if (!half_sums_clean(type, &s, &q))
+        return false;
+    half_sums_take(type, &s, x, j->n, j->moments);
+    *j->out = out;
+    *n_failed = count;
+    return true;
+}
+
+/* False if the tile turns out to have elements that need a closer look. */
+HOT bool encode_whole_half(comet_dtype type, const tile_job *j, enum quantiser_mode mode, uint64_t *n_failed)
+{
+    switch (j->predictor) {
+    case PREDICT_LEFT: return encode_blocks_half(type, j, mode, PREDICT_LEFT, false, n_failed);
+    case PREDICT_UP: return encode_blocks_half(type, j, mode, PREDICT_UP, false, n_failed);
+    case PREDICT_LORENZO: return encode_blocks_half(type, j, mode, PREDICT_LORENZO, false, n_failed);
+    default: return encode_blocks_half(type, j, mode, PREDICT_NONE, j->identity, n_failed);
+    }
+}
+
+/* A tile that is not whole, is dithered or needs a closer look goes through the kernels one by one. */
+HOT uint64_t encode_tile_half(comet_dtype type, quantise_fn *quantise, const tile_job *j)
+{
+    uint64_t n_failed = 0;
+    bool done = false;
+    if (j->n && j->n % BLOCK == 0)
+        switch (j->quantiser->mode) {
+        case QUANTISE_PLAIN: done = encode_whole_half(type, j, QUANTISE_PLAIN, &n_failed); break;
+        case QUANTISE_SUPPORT: done = encode_whole_half(type, j, QUANTISE_SUPPORT, &n_failed); break;
+        case QUANTISE_NONZERO: done = encode_whole_half(type, j, QUANTISE_NONZERO, &n_failed); break;
+        case QUANTISE_DITHER: break;
+        }
+    return done ? n_failed : encode_tile_by(j, quantise, predict_16_generic, pack_16_avx2);
+}
+
+uint64_t encode_tile_f16_avx2(const tile_job *j)
+{
+    return encode_tile_half(COMET_DTYPE_F16, quantise_f16_16_avx2, j);
+}
+
+uint64_t encode_tile_bf16_avx2(const tile_job *j)
+{
+    return encode_tile_half(COMET_DTYPE_BF16, quantise_bf16_16_avx2, j);
+}
+
 /* ---- dequantise ---- */
+
+/* Values of 16 codes. */
+HOT __m256i dequantise16(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const int16_t *c, uint32_t index)
+{
+    const __m256 low = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load16(c)));
+    const __m256 high = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(load16(c + 8)));
+    return narrow_halves(type, values8(q, mode, low, index), values8(q, mode, high, index + 8));
+}
 
 HOT void dequantise_mode(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const int16_t *c, size_t n,
                          uint32_t first, uint16_t *x)
 {
-    const quantiser q = *given;         /* a copy, which stores to x cannot touch */
-    for (size_t i = 0; i < n; i += 8) { /* codes go on past n, up to a block */
-        __m256i codes = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(c + i)));
-        __m128i v = narrow_half(type, values8(&q, mode, _mm256_cvtepi32_ps(codes), first + (uint32_t)i));
-        uint16_t last[8];
-        _mm_storeu_si128((__m128i *)(void *)(n - i < 8 ? last : x + i), v);
-        if (n - i < 8)
-            memcpy(x + i, last, (n - i) * sizeof *x);
+    const quantiser q = *given; /* a copy, which stores to x cannot touch */
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        store32(x + i, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
+    if (i < n) { /* codes go on past n, up to a block */
+        uint16_t last[16];
+        store32(last, dequantise16(type, &q, mode, c + i, first + (uint32_t)i));
+        memcpy(x + i, last, (n - i) * sizeof *x);
     }
 }
 
@@ -226,12 +453,12 @@ HOT void dequantise_half(comet_dtype type, const quantiser *q, const int16_t *co
 
 void dequantise_f16_16_avx2(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
-    (void)stream;
+    (void)stream; /* stores around the caches were slower */
     dequantise_half(COMET_DTYPE_F16, q, codes, n, first, x);
 }
 
 void dequantise_bf16_16_avx2(const quantiser *q, const void *codes, size_t n, uint32_t first, void *x, bool stream)
 {
-    (void)stream;
+    (void)stream; /* stores around the caches were slower */
     dequantise_half(COMET_DTYPE_BF16, q, codes, n, first, x);
 }

@@ -42,15 +42,8 @@ typedef struct half_range {
  * high is negative. */
 static inline half_range half_sums_range(const half_sums *s)
 {
-    int16_t highest[32];
-    uint16_t most[32];
-    _mm512_storeu_si512(highest, s->highest);
-    _mm512_storeu_si512(most, s->most);
-    for (int i = 1; i < 32; i++) {
-        highest[0] = highest[i] > highest[0] ? highest[i] : highest[0];
-        most[0] = most[i] > most[0] ? most[i] : most[0];
-    }
-    return (half_range){most[0], (uint16_t)highest[0]};
+    const __m512i flip = _mm512_set1_epi16((short)HALF_SIGN), highest = _mm512_xor_si512(s->highest, flip);
+    return (half_range){(uint16_t)max_u16(s->most, s->most), (uint16_t)(max_u16(highest, highest) ^ HALF_SIGN)};
 }
 
 static inline float half_value(comet_dtype type, uint16_t h)
@@ -202,26 +195,37 @@ HOT __mmask32 too_far_halves(comet_dtype type, const quantiser *q, enum quantise
     return (__mmask32)((uint32_t)low | (uint32_t)high << 16);
 }
 
-/* Quantises 64 elements that are assumed to be finite and in range; `s` tells afterwards whether they were. Returns a bit for
- * each that failed, which gets code 0. *small: no code was too large for the tables so far. */
-HOT uint64_t quantise_block_half(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const intervals *in,
-                                 bool *small, const uint16_t *x, int16_t *codes, half_sums *s)
+/* Quantises 64 elements that are assumed to be finite and in range; sums tell afterwards whether they were. *failed: a bit for
+ * each that failed, which gets code 0. False, with nothing stored, if a code is too large for the tables. */
+HOT bool quantise_block_small(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const intervals *in,
+                              const uint16_t *x, int16_t *codes, uint64_t *failed, half_sums *s)
 {
     halves h[2];
     __mmask32 bad[2];
-    for (int i = 0; i < 2; i++) {
-        h[i] = quantise_halves(type, q, mode, x + 32 * i);
-        sum_up_halves(h[i].x, h[i].magnitude, h[i].v, s);
-    }
-    *small = *small && all_small(h[0].index, h[1].index);
-    if (*small)
-        for (int i = 0; i < 2; i++)
-            bad[i] = outside(in, &h[i]);
-    else
-        for (int i = 0; i < 2; i++)
-            bad[i] = too_far_halves(type, q, mode, &h[i]);
     for (int i = 0; i < 2; i++)
+        h[i] = quantise_halves(type, q, mode, x + 32 * i);
+    if (!all_small(h[0].index, h[1].index))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        bad[i] = outside(in, &h[i]);
+        sum_up_halves(h[i].x, h[i].magnitude, h[i].v, s);
         _mm512_storeu_si512(codes + 32 * i, _mm512_maskz_mov_epi16(~bad[i], h[i].codes));
+    }
+    *failed = bad[0] | (uint64_t)bad[1] << 32;
+    return true;
+}
+
+/* The same for codes of any size. */
+HOT uint64_t quantise_block_half(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x,
+                                 int16_t *codes, half_sums *s)
+{
+    __mmask32 bad[2];
+    for (int i = 0; i < 2; i++) {
+        halves h = quantise_halves(type, q, mode, x + 32 * i);
+        bad[i] = too_far_halves(type, q, mode, &h);
+        sum_up_halves(h.x, h.magnitude, h.v, s);
+        _mm512_storeu_si512(codes + 32 * i, _mm512_maskz_mov_epi16(~bad[i], h.codes));
+    }
     return bad[0] | (uint64_t)bad[1] << 32;
 }
 
@@ -265,6 +269,19 @@ HOT uint64_t quantise_block_half_checked(comet_dtype type, const quantiser *q, e
     return failed;
 }
 
+#define WORTH_TABLES (8 * BLOCK) /* elements from which on it pays to make tables */
+
+/* Quantises whole blocks up to the first with a code too large for the tables. Returns where it begins, n if there is none. */
+HOT size_t quantise_small(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const uint16_t *x, size_t n,
+                          int16_t *codes, uint64_t *failed, half_sums *s)
+{
+    const intervals in = intervals_make(type, q, mode);
+    size_t i = 0;
+    while (i < n && quantise_block_small(type, q, mode, &in, x + i, codes + i, failed + i / BLOCK, s))
+        i += BLOCK;
+    return i;
+}
+
 /* Quantises whole blocks, assuming that elements are in range, and again without if the tile turns out to have others. */
 HOT void quantise_blocks_half(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const uint16_t *x, size_t n,
                               uint32_t first, int16_t *codes, uint64_t *failed, moments *m)
@@ -273,10 +290,9 @@ HOT void quantise_blocks_half(comet_dtype type, const quantiser *given, enum qua
     half_sums s = half_sums_make();
     bool clean = false;
     if (mode != QUANTISE_DITHER) {
-        const intervals in = intervals_make(type, &q, mode);
-        bool small = true;
-        for (size_t i = 0; i < n; i += BLOCK)
-            failed[i / BLOCK] = quantise_block_half(type, &q, mode, &in, &small, x + i, codes + i, &s);
+        size_t i = n < WORTH_TABLES ? 0 : quantise_small(type, &q, mode, x, n, codes, failed, &s);
+        for (; i < n; i += BLOCK)
+            failed[i / BLOCK] = quantise_block_half(type, &q, mode, x + i, codes + i, &s);
         clean = half_sums_clean(type, &s, &q);
     }
     if (!clean) {
@@ -322,42 +338,43 @@ HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_
     const uint16_t *x = j->x;
     int16_t *codes = j->codes;
     uint64_t *failed = j->failed, count = 0;
-    uint8_t *kinds = j->kinds, *out = *j->out;
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
     const uint16_t *prefetch = j->prefetch ? j->prefetch : x; /* which is in the cache */
     const intervals in = intervals_make(type, &q, mode);
     half_sums s = half_sums_make();
-    bool small = true;
+    half_packed h;
+    pack_begin(&h);
     __m512i before = _mm512_loadu_si512(codes - 32);
     if (predictor == PREDICT_LORENZO)
         before = _mm512_sub_epi16(before, _mm512_loadu_si512(codes - 32 - j->strides.up));
     for (size_t b = 0; b < n_blocks + LAG; b++) {
         if (b < n_blocks) {
             for (int line = 0; line < 2; line++) {
-                _mm_prefetch((const char *)(x + b * BLOCK + FETCH_AHEAD + 32 * line), _MM_HINT_T0);
+                _mm_prefetch((const char *)(x + b * BLOCK + 2 * FETCH_AHEAD + 32 * line), _MM_HINT_T0);
                 _mm_prefetch((const char *)(prefetch + b * BLOCK + 32 * line), _MM_HINT_T1);
             }
-            failed[b] = quantise_block_half(type, &q, mode, &in, &small, x + b * BLOCK, codes + b * BLOCK, &s);
+            if (!quantise_block_small(type, &q, mode, &in, x + b * BLOCK, codes + b * BLOCK, &failed[b], &s))
+                return false;
             count += (uint64_t)__builtin_popcountll(failed[b]);
         }
         if (b >= LAG) {
             const int16_t *c = codes + (b - LAG) * BLOCK;
             __m512i z0 = residuals32(predictor, identity, c, distance, next_door, &before);
             __m512i z1 = residuals32(predictor, identity, c + 32, distance, next_door, &before);
-            out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
+            pack_block(z0, z1, b - LAG, &h);
         }
     }
     if (!half_sums_clean(type, &s, &q))
         return false;
     half_sums_take(type, &s, x, j->n, j->moments);
-    *j->out = out;
+    *j->out = pack_end(&h, n_blocks, first_block, j->kinds, *j->out);
     *n_failed = count;
     return true;
 }
 
-/* False if the tile turns out to have elements that need a closer look. */
+/* False if the tile turns out to have elements that need a closer look, or codes too large for the tables. */
 HOT bool encode_whole_half(comet_dtype type, const tile_job *j, enum quantiser_mode mode, uint64_t *n_failed)
 {
     bool next_door = j->strides.left == 1;
@@ -373,7 +390,7 @@ HOT bool encode_whole_half(comet_dtype type, const tile_job *j, enum quantiser_m
     }
 }
 
-/* A tile that is not whole, is dithered or needs a closer look goes through the kernels one by one. */
+/* A tile that is not whole, is dithered, has larger codes or needs a closer look goes through the kernels one by one. */
 HOT uint64_t encode_tile_half(comet_dtype type, quantise_fn *quantise, const tile_job *j)
 {
     uint64_t n_failed = 0;

@@ -100,6 +100,7 @@ HOT bool decode_blocks_half(comet_dtype type, const packed_tile *t, enum quantis
     left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
     if (left && up)
         sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
+    codes_above above = codes_above_make(line, c);
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, prefetch += prefetch_step) {
         __m512i z[2];
         for (int i = 0; i < 2; i++)
@@ -110,7 +111,7 @@ HOT bool decode_blocks_half(comet_dtype type, const packed_tile *t, enum quantis
             if (left)
                 z[i] = add_left_neighbours(&sums, z[i]);
             if (up)
-                z[i] = _mm512_add_epi16(z[i], _mm512_loadu_si512(c + 32 * i - line));
+                z[i] = add_codes_above(&above, c + 32 * i, z[i]);
             if (left || up)
                 _mm512_storeu_si512(c + 32 * i, z[i]);
         }

@@ -2,9 +2,9 @@
  * AVX-512 kernels (F, BW, DQ, VL, VBMI, VBMI2, GFNI) for 16-bit codes; everything else is the generic bodies compiled for these
  * instructions.
  *
- * A block of 64 residuals is one register of bytes, its map of non-zeros a 64-bit mask. Blocks are packed and unpacked without
- * a branch on their shape, which changes from block to block and would be mispredicted. Decompression is in decode_avx512.c,
- * level dense in dense_avx512.c.
+ * A block of 64 residuals is one register of bytes, its map of non-zeros a 64-bit mask. A tile is packed in two halves
+ * (pack_avx512.h), so that no block waits for the shape of the one before. Decompression is in decode_avx512.c, level dense in
+ * dense_avx512.c.
  */
 #include "codec/kernels/pack_avx512.h"
 
@@ -163,13 +163,13 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
     const float *x = j->x;
     int16_t *codes = j->codes;
     uint64_t *failed = j->failed;
-    uint8_t *kinds = j->kinds;
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
     const float *prefetch = j->prefetch ? j->prefetch : x; /* which is in the cache */
     f32_sums s = f32_sums_make();
-    uint8_t *out = *j->out;
+    half_packed h;
+    pack_begin(&h);
     __m512i before = _mm512_loadu_si512(codes - 32);
     if (predictor == PREDICT_LORENZO)
         before = _mm512_sub_epi16(before, _mm512_loadu_si512(codes - 32 - j->strides.up));
@@ -189,7 +189,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
             const int16_t *c = codes + (b - LAG) * BLOCK;
             __m512i z0 = residuals32(predictor, identity, c, distance, next_door, &before);
             __m512i z1 = residuals32(predictor, identity, c + 32, distance, next_door, &before);
-            out = pack_block(z0, z1, first_block + b - LAG, kinds, out);
+            pack_block(z0, z1, b - LAG, &h);
         }
     }
     if (mode != QUANTISE_DITHER) {
@@ -198,7 +198,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
         memset(failed, 0, n_blocks * sizeof *failed);
     }
     f32_sums_take(&s, j->moments);
-    *j->out = out;
+    *j->out = pack_end(&h, n_blocks, first_block, j->kinds, *j->out);
     return true;
 }
 
@@ -239,12 +239,12 @@ static bool decode_tile_f32(const packed_tile *t)
     return decode_tile_f32_avx512(t);
 }
 
-DEFINE_TILES(f64, pack_16_avx512, unpack_16_avx512, unpredict_16_avx512)
+DEFINE_TILES_OF(f64, quantise_f64_16_avx512, dequantise_f64_16_generic, pack_16_avx512, unpack_16_avx512, unpredict_16_avx512)
 
 #undef OUTLIER_WRITER
 #define OUTLIER_WRITER write_outliers_avx512
 #undef OTHER_QUANTISERS
-#define OTHER_QUANTISERS quantise_f16_16_avx512, quantise_bf16_16_avx512, quantise_f64_16_generic
+#define OTHER_QUANTISERS quantise_f16_16_avx512, quantise_bf16_16_avx512, quantise_f64_16_avx512
 #undef OTHER_DEQUANTISERS
 #define OTHER_DEQUANTISERS dequantise_f16_16_avx512, dequantise_bf16_16_avx512, dequantise_f64_16_generic
 #undef OTHER_ENCODE_TILES

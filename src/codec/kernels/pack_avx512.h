@@ -20,18 +20,6 @@ HOT __m512i narrow(__m512i z0, __m512i z1)
     return _mm512_permutexvar_epi64(order, _mm512_packus_epi16(z0, z1));
 }
 
-/* Bits of the largest of 64 bytes: which bits occur at all. The 8 x 8 bits of each 8 bytes are transposed, then byte p of all
- * is brought together. */
-HOT unsigned width_of(__m512i bytes)
-{
-    const __m512i unit = _mm512_set1_epi64((long long)0x8040201008040201);
-    const __m512i columns = _mm512_set_epi8(63, 55, 47, 39, 31, 23, 15, 7, 62, 54, 46, 38, 30, 22, 14, 6, 61, 53, 45, 37, 29,
-                                            21, 13, 5, 60, 52, 44, 36, 28, 20, 12, 4, 59, 51, 43, 35, 27, 19, 11, 3, 58, 50, 42,
-                                            34, 26, 18, 10, 2, 57, 49, 41, 33, 25, 17, 9, 1, 56, 48, 40, 32, 24, 16, 8, 0);
-    __m512i planes = _mm512_permutexvar_epi8(columns, _mm512_gf2p8affine_epi64_epi8(unit, bytes, 0));
-    return 32 - (unsigned)_lzcnt_u32(_mm512_test_epi64_mask(planes, planes));
-}
-
 static const _Alignas(64) uint8_t together[9][64] = {
     {0},
     EIGHT_TIMES(FIRST_1, 8),
@@ -48,7 +36,7 @@ HOT void put_values(__m512i bytes, uint64_t map, unsigned width, uint8_t *out)
 {
     enum { SELECT = 0xca }; /* a ? b : c */
     const packing *p = &packings[width];
-    __m512i v = _mm512_maskz_compress_epi8(map, bytes);
+    __m512i v = compress8(map, bytes);
     v = _mm512_ternarylogic_epi64(each64(p->stay[0]), v, _mm512_srlv_epi16(v, each64(p->move[0])), SELECT);
     v = _mm512_ternarylogic_epi64(each64(p->stay[1]), v, _mm512_srlv_epi32(v, each64(p->move[1])), SELECT);
     v = _mm512_ternarylogic_epi64(each64(p->stay[2]), v, _mm512_srlv_epi64(v, each64(p->move[2])), SELECT);
@@ -73,32 +61,149 @@ static __attribute__((noinline)) uint8_t *pack_large(__m512i z0, __m512i z1, siz
     return out + values_bytes(count, shape.width);
 }
 
-HOT uint8_t *pack_block(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, uint8_t *out)
+#define TILE_BLOCKS (QUANT_TILE / BLOCK)
+#define LARGE_BYTES 192 /* room for a block of larger values, and 32 bytes more */
+
+/*
+ * The blocks of a tile between the two halves of packing. The first half, block by block, finds what their shapes depend on.
+ * The second half finds the shapes and places of all of them at once, then writes them, so that no block waits for the one
+ * before.
+ */
+typedef struct half_packed {
+    _Alignas(64) uint8_t bytes[TILE_BLOCKS][LARGE_BYTES]; /* residuals; of a block of larger values, the whole of it */
+    uint64_t map[TILE_BLOCKS];
+    uint8_t max[TILE_BLOCKS], count[TILE_BLOCKS];               /* the largest residual, how many are not 0 */
+    uint16_t large_bytes[TILE_BLOCKS], large_kind[TILE_BLOCKS]; /* 0 for other blocks, and the fields above then */
+    bool any_large;
+} half_packed;
+
+static inline void pack_begin(half_packed *h)
 {
-    if (_mm512_test_epi16_mask(_mm512_or_si512(z0, z1), _mm512_set1_epi16((short)0xff00)))
-        return pack_large(z0, z1, block, kinds, out);
-    __m512i bytes = narrow(z0, z1);
-    uint64_t map = _mm512_test_epi8_mask(bytes, bytes);
-    __m512i less = _mm512_maskz_sub_epi8(map, bytes, _mm512_set1_epi8(1));
-    unsigned plain = width_of(bytes), mapped = width_of(less), count = (unsigned)__builtin_popcountll(map);
-    bool bitmap = BLOCK + count * mapped < BLOCK * plain; /* as block_shape_of says */
-    unsigned width = bitmap ? mapped : plain;
-    bool other = bitmap && width > KIND_BITMAP_MAX;
-    set_kind(kinds, block, other ? KIND_OTHER : bitmap || plain == 0 ? width : width + KIND_BITMAP_MAX);
-    *out = (uint8_t)(width | 128);
-    out += other;
-    store_u64(out, map);
-    out += bitmap ? 8 : 0;
-    put_values(bitmap ? less : bytes, bitmap ? map : ~UINT64_C(0), width, out);
-    return out + ((bitmap ? count : BLOCK) * width + 7) / 8;
+    memset(h->map, 0, sizeof h->map);
+    memset(h->max, 0, sizeof h->max);
+    memset(h->count, 0, sizeof h->count);
+    memset(h->large_bytes, 0, sizeof h->large_bytes);
+    memset(h->large_kind, 0, sizeof h->large_kind);
+    h->any_large = false;
 }
 
-static inline uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+static __attribute__((noinline)) void pack_large_aside(__m512i z0, __m512i z1, size_t block, half_packed *h)
 {
-    const uint16_t *z = residuals;
-    for (size_t b = 0; b < n_blocks; b++, z += BLOCK)
-        out = pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), first_block + b, kinds, out);
-    return out;
+    uint8_t kind = 0;
+    h->large_bytes[block] = (uint16_t)(pack_large(z0, z1, 0, &kind, h->bytes[block]) - h->bytes[block]);
+    h->large_kind[block] = kind;
+    h->any_large = true;
+}
+
+/* The first half; `block` is the number in the tile. */
+HOT void pack_block(__m512i z0, __m512i z1, size_t block, half_packed *h)
+{
+    const unsigned max = max_u16(z0, z1);
+    if (max > 255) {
+        pack_large_aside(z0, z1, block, h);
+        return;
+    }
+    const __m512i bytes = narrow(z0, z1);
+    const uint64_t map = _mm512_test_epi8_mask(bytes, bytes);
+    _mm512_store_si512(h->bytes[block], bytes);
+    h->map[block] = map;
+    h->max[block] = (uint8_t)max;
+    h->count[block] = (uint8_t)__builtin_popcountll(map);
+}
+
+/* The number of bits of 64 bytes. */
+HOT __m512i bit_lengths(__m512i bytes)
+{
+    const __m512i below_64 = _mm512_set_epi64(0x0606060606060606, 0x0606060606060606, 0x0606060606060606, 0x0606060606060606,
+                                              0x0505050505050505, 0x0505050505050505, 0x0404040404040404, 0x0303030302020100);
+    __m512i lengths = _mm512_permutex2var_epi8(below_64, bytes, _mm512_set1_epi8(7));
+    return _mm512_mask_mov_epi8(lengths, _mm512_movepi8_mask(bytes), _mm512_set1_epi8(8));
+}
+
+/* Where the blocks of a tile begin after the first one's begin, where their maps and values would be, and their shapes. */
+typedef struct places {
+    _Alignas(64) uint16_t begin[TILE_BLOCKS], map[TILE_BLOCKS], values[TILE_BLOCKS], width[TILE_BLOCKS], kind[TILE_BLOCKS];
+    uint64_t bitmap; /* a bit for each block */
+    size_t bytes;
+} places;
+
+/* Those of 32 blocks, as block_shape_of says; *end is where they begin, in every lane, then where the next ones do. */
+HOT void place_half(const half_packed *h, unsigned first, __m256i plain8, __m256i mapped8, __m512i *end, places *p)
+{
+    const __m512i sixteen_kinds =
+        _mm512_set_epi16(0, 0, 0, 0, 0, 0, 0, 15, 15, 6, 5, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0, 14, 13, 12, 11, 10, 9, 8, 7, 0);
+    const __m512i count = _mm512_cvtepu8_epi16(_mm256_load_si256((const __m256i *)(const void *)(h->count + first)));
+    const __m512i plain = _mm512_cvtepu8_epi16(plain8), mapped = _mm512_cvtepu8_epi16(mapped8), all = _mm512_set1_epi16(BLOCK);
+    const __m512i mapped_bits = _mm512_add_epi16(all, _mm512_mullo_epi16(count, mapped));
+    const __mmask32 bitmap = _mm512_cmplt_epu16_mask(mapped_bits, _mm512_slli_epi16(plain, 6));
+    const __m512i width = _mm512_mask_mov_epi16(plain, bitmap, mapped), n = _mm512_mask_mov_epi16(all, bitmap, count);
+    const __mmask32 other = _mm512_mask_cmpgt_epu16_mask(bitmap, width, _mm512_set1_epi16(KIND_BITMAP_MAX));
+    const __m512i other_bytes = _mm512_maskz_set1_epi16(other, 1), map_bytes = _mm512_maskz_set1_epi16(bitmap, 8);
+    __m512i bytes = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mullo_epi16(n, width), _mm512_set1_epi16(7)), 3);
+    bytes = _mm512_add_epi16(bytes, _mm512_add_epi16(other_bytes, map_bytes));
+    bytes = _mm512_add_epi16(bytes, _mm512_load_si512(h->large_bytes + first));
+    const __m512i ends = _mm512_add_epi16(running_sums(bytes), *end), begin = _mm512_sub_epi16(ends, bytes);
+    const __m512i map_at = _mm512_add_epi16(begin, other_bytes);
+    __m512i kind = _mm512_permutexvar_epi16(_mm512_add_epi16(width, _mm512_maskz_set1_epi16(bitmap, 16)), sixteen_kinds);
+    kind = _mm512_or_si512(kind, _mm512_load_si512(h->large_kind + first));
+    _mm512_store_si512(p->begin + first, begin);
+    _mm512_store_si512(p->map + first, map_at);
+    _mm512_store_si512(p->values + first, _mm512_add_epi16(map_at, map_bytes));
+    _mm512_store_si512(p->width + first, width);
+    _mm512_store_si512(p->kind + first, kind);
+    p->bitmap |= (uint64_t)bitmap << first;
+    *end = _mm512_permutexvar_epi16(_mm512_set1_epi16(31), ends);
+}
+
+static inline places places_of(const half_packed *h)
+{
+    const __m512i max = _mm512_load_si512(h->max), less = _mm512_subs_epu8(max, _mm512_set1_epi8(1));
+    const __m512i plain = bit_lengths(max), mapped = bit_lengths(less);
+    __m512i end = _mm512_setzero_si512();
+    places p;
+    p.bitmap = 0;
+    place_half(h, 0, _mm512_castsi512_si256(plain), _mm512_castsi512_si256(mapped), &end, &p);
+    place_half(h, 32, _mm512_extracti64x4_epi64(plain, 1), _mm512_extracti64x4_epi64(mapped, 1), &end, &p);
+    p.bytes = (uint16_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(end));
+    return p;
+}
+
+static inline void put_kinds(const places *p, size_t n_blocks, size_t first_block, uint8_t *kinds)
+{
+    if (first_block % 2 || n_blocks % 2) {
+        for (size_t b = 0; b < n_blocks; b++)
+            set_kind(kinds, first_block + b, p->kind[b]);
+        return;
+    }
+    uint8_t pairs[TILE_BLOCKS / 2];
+    for (unsigned i = 0; i < TILE_BLOCKS; i += 32) {
+        __m512i v = _mm512_load_si512(p->kind + i);
+        v = _mm512_or_si512(v, _mm512_srli_epi32(v, 12));
+        _mm_storeu_si128((__m128i *)(void *)(pairs + i / 2), _mm512_cvtepi32_epi8(v));
+    }
+    memcpy(kinds + first_block / 2, pairs, n_blocks / 2);
+}
+
+/* The second half, of a tile of n_blocks; returns the end. */
+static inline uint8_t *pack_end(const half_packed *h, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+{
+    const __m512i one = _mm512_set1_epi8(1);
+    const places p = places_of(h);
+    uint64_t bitmaps = p.bitmap;
+    put_kinds(&p, n_blocks, first_block, kinds);
+    for (size_t b = 0; b < n_blocks; b++, bitmaps >>= 1) {
+        if (h->any_large && h->large_bytes[b]) {
+            for (size_t i = 0; i < h->large_bytes[b]; i += 64)
+                _mm512_storeu_si512(out + p.begin[b] + i, _mm512_load_si512(h->bytes[b] + i));
+            continue;
+        }
+        const uint64_t map = h->map[b], bitmap = 0 - (bitmaps & 1); /* all ones or 0 */
+        const __m512i bytes = _mm512_load_si512(h->bytes[b]);
+        out[p.begin[b]] = (uint8_t)(p.width[b] | 128);
+        store_u64(out + p.map[b], map);
+        put_values(_mm512_mask_sub_epi8(bytes, map & bitmap, bytes, one), map | ~bitmap, p.width[b], out + p.values[b]);
+    }
+    return out + p.bytes;
 }
 
 /* Mapped residuals of 32 codes. A left neighbour one element away is taken from the differences before, in *before, because a
@@ -123,6 +228,6 @@ HOT __m512i residuals32(enum predictor predictor, bool identity, const int16_t *
 }
 
 #define LAG 4 /* blocks between quantising and packing, so that the codes that packing loads have reached the cache */
-#define FETCH_AHEAD 2048 /* elements */
+#define FETCH_AHEAD 2048 /* elements of f32; twice as many of 16 bits */
 
 #endif

@@ -16,7 +16,7 @@ HOT __m512i get_values(const uint8_t *in, uint64_t map, unsigned width)
     const packing *p = &packings[width];
     __m512i v = _mm512_permutexvar_epi8(_mm512_load_si512(apart[width]), _mm512_loadu_si512(in));
     v = _mm512_and_si512(_mm512_multishift_epi64_epi8(each64(p->from), v), each64(p->low));
-    return _mm512_maskz_expand_epi8(map, v);
+    return expand8(map, v);
 }
 
 /* Values that do not fit bytes: the low bytes, then what is left. Works on a copy, so that the caller's reader stays in
@@ -68,20 +68,6 @@ HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *
     return in->next <= in->end;
 }
 
-/* Running sums with stride 1: inside 128 bits by shifts, then the totals of the quarters before. */
-HOT __m512i running_sums(__m512i v)
-{
-    const __m512i zero = _mm512_setzero_si512();
-    const __m512i last_word = _mm512_set1_epi16(0x0f0e);
-    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 2));
-    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 4));
-    v = _mm512_add_epi16(v, _mm512_bslli_epi128(v, 8));
-    __m512i total = _mm512_shuffle_epi8(v, last_word);
-    __m512i one = _mm512_alignr_epi64(total, zero, 6);
-    __m512i two = _mm512_alignr_epi64(_mm512_add_epi16(total, one), zero, 4);
-    return _mm512_add_epi16(v, _mm512_add_epi16(one, two));
-}
-
 /* What the next codes are predicted from, as far as a register holds it: the last 32 codes, or their differences to the line
  * above. */
 typedef struct left_sums {
@@ -101,16 +87,51 @@ HOT __m512i add_left_neighbours(left_sums *s, __m512i v)
     return v;
 }
 
-#define MAX_SLOTS 16 /* registers that hold the line above */
+/*
+ * The codes above, from registers or from memory: only whole registers are loaded, as they were stored, because a load across
+ * stores that were made just before is slow.
+ */
+typedef struct codes_above {
+    size_t back;     /* the distance to the line above, rounded up to whole registers */
+    __m512i order;   /* takes the codes above from two registers that lie this far back */
+    __m512i last[2]; /* the last 64 codes, where these are the registers */
+    bool near;
+} codes_above;
 
-/* Lines above must lie where they can be loaded at once: not across stores that were made just before. */
+HOT codes_above codes_above_make(size_t line, const uint16_t *c)
+{
+    codes_above a = {.back = (line + 31) / 32 * 32, .near = line <= BLOCK};
+    a.order = _mm512_add_epi16(lane_numbers(), _mm512_set1_epi16((short)(a.back - line)));
+    a.last[0] = _mm512_loadu_si512(c - 64);
+    a.last[1] = _mm512_loadu_si512(c - 32);
+    return a;
+}
+
+/* Adds the codes above to 32 codes at c. */
+HOT __m512i add_codes_above(codes_above *a, const uint16_t *c, __m512i v)
+{
+    if (a->near) {
+        v = _mm512_add_epi16(v, _mm512_permutex2var_epi16(a->last[0], a->order, a->last[1]));
+        a->last[0] = a->last[1];
+        a->last[1] = v;
+        return v;
+    }
+    const __m512i first = _mm512_loadu_si512(c - a->back), second = _mm512_loadu_si512(c - a->back + 32);
+    return _mm512_add_epi16(v, _mm512_permutex2var_epi16(first, a->order, second));
+}
+
+/* A line must be longer than a register. For Lorenzo, separate loops are faster where the line above is not whole registers
+ * away. */
 static inline bool suits_one_loop(const packed_tile *t)
 {
     const strides s = t->strides;
     const bool left = t->predictor == PREDICT_LEFT || t->predictor == PREDICT_LORENZO;
-    const bool up = t->predictor == PREDICT_UP || t->predictor == PREDICT_LORENZO;
+    if (t->predictor == PREDICT_UP && s.up <= 32)
+        return false;
+    if (t->predictor == PREDICT_LORENZO && (s.up < BLOCK || (s.up % 32 && s.up <= 512)))
+        return false;
     return t->n % BLOCK == 0 && t->quantiser->mode != QUANTISE_DITHER && (!left || s.left == 1 || s.left == 16) &&
-           (!up || (s.up >= BLOCK && (s.up % 32 == 0 || s.up > 32 * MAX_SLOTS))) && !(t->stream && (uintptr_t)t->x % 64);
+           !(t->stream && (uintptr_t)t->x % 64);
 }
 
 #endif
