@@ -14,11 +14,15 @@ from comet_codec import CometError, __version__
 # The module of each public name. A module has not the name of a function: importing it would hide the function.
 _MODULES = {"Memory": "context", "compress": "context", "Peak": "peak_memory", "peak": "peak_memory",
             "CometCallback": "huggingface"}
+# Modules that need a package of their own. That of Lightning has a CometCallback, too.
+_INTEGRATIONS = ("huggingface", "lightning")
 
-__all__ = ["CometError", "__version__", *_MODULES]
+__all__ = ["CometError", "__version__", *(name for name in _MODULES if name != "CometCallback")]  # `import *` needs torch only
 
 
 def __getattr__(name):
+    if name in _INTEGRATIONS:
+        return importlib.import_module("." + name, __name__)
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module("." + _MODULES[name], __name__), name)
@@ -27,4 +31,4 @@ def __getattr__(name):
 
 
 def __dir__():
-    return sorted({*globals(), *_MODULES})
+    return sorted({*globals(), *_MODULES, *_INTEGRATIONS})

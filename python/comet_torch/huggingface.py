@@ -1,85 +1,107 @@
-"""The Hugging Face Trainer with compressed activations: Trainer(..., callbacks=[CometCallback()]).
+"""A callback for the Trainer of Hugging Face transformers, all that a script adds.
 
-The context is open from the first micro-batch of a step until the optimiser's step: neither evaluation nor loading nor saving runs
-within. Checkpoints of the Trainer get a file with the bounds, with which a resumed run goes on.
+    from comet_torch.huggingface import CometCallback
+    callback = CometCallback()
+    Trainer(model, arguments, train_dataset=texts, callbacks=[callback]).train()
+    print(callback.memory.report())
+
+Trainer tells its callbacks neither that training failed nor from which checkpoint it goes on. So the first CometCallback wraps
+Trainer.train, which does nothing for a Trainer without one.
 """
+import functools
 import os
-import sys
 
 import torch
-from transformers import Trainer, TrainerCallback
 
-from .context import compress
+from .callback import TrainingContext
 
-
-def _file(folder, args):
-    return os.path.join(folder, f"comet_bounds_{args.process_index}.pt")
-
-
-def _running_train():
-    """The Trainer whose train() is running, and the checkpoint that it resumes. Callbacks are told neither."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        owner = frame.f_locals.get("self")
-        if frame.f_code.co_name == "train" and isinstance(owner, Trainer):
-            return owner, frame.f_locals.get("resume_from_checkpoint")
-        frame = frame.f_back
-    raise RuntimeError("CometCallback serves transformers.Trainer.train(), which is not running here: use comet_torch.compress instead")
+try:
+    from transformers import Trainer, TrainerCallback
+    from transformers.trainer_utils import get_last_checkpoint
+except ImportError as error:
+    raise ImportError(f"CometCallback for the Trainer needs the package transformers, version 5: pip install transformers ({error})") from error
 
 
-class CometCallback(TrainerCallback):
-    """Options are those of comet_torch.compress. `memory` is what that returned, for the run that began last."""
+class CometCallback(TrainingContext, TrainerCallback):
+    """Keeps what forward saves for backward compressed while the Trainer trains. Options are those of comet_torch.compress().
+
+    Bounds are saved in each checkpoint and loaded on resume. Memory figures are added to the Trainer's logs of training. `memory` is
+    what compress() returned, for memory.report() and memory.state_dict().
+    """
 
     def __init__(self, **options):
-        self.options = options
-        self.memory = None
-        self._open = False
+        super().__init__(**options)
+        self._trainer = self._checkpoint = None
+        _wrap_train()
 
-    def report(self):
-        return self.memory.report() if self.memory is not None else "comet_torch: training has not begun"
+    # ---- called by the wrapped Trainer.train ----
 
-    def on_train_begin(self, args, state, control, model=None, optimizer=None, **kwargs):
-        self._leave()
-        trainer, checkpoint = _running_train()
-        self.memory = compress(model, optimizer, **self.options)
-        if checkpoint and os.path.isfile(_file(checkpoint, args)):
-            self.memory.load_state_dict(torch.load(_file(checkpoint, args)))
-        self._leave_at_exceptions(trainer)
-
-    def on_step_begin(self, args, state, control, **kwargs):
-        self._leave()
-        self.memory.__enter__()
-        self._open = True
-
-    def on_step_end(self, args, state, control, **kwargs):
-        self._leave()
-
-    def on_train_end(self, args, state, control, **kwargs):
-        self._leave()
-
-    def on_save(self, args, state, control, **kwargs):
-        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
-        os.makedirs(folder, exist_ok=True)
-        torch.save(self.memory.state_dict(), _file(folder, args))
+    def _enter(self, trainer, checkpoint):
+        self._trainer, self._checkpoint = trainer, checkpoint
+        callbacks = trainer.callback_handler.callbacks
+        callbacks.remove(self)
+        callbacks.insert(0, self)  # before those that write logs
 
     def _leave(self):
-        if self._open:
-            self._open = False
-            self.memory.__exit__(None, None, None)
+        self.close()
+        self._trainer = self._checkpoint = None
 
-    def _leave_at_exceptions(self, trainer):
-        """No event tells callbacks of an exception."""
-        before = vars(trainer).get("training_step")
-        if getattr(before, "comet_callback", None) is self:
-            return
-        call = trainer.training_step
+    # ---- called by the Trainer ----
 
-        def training_step(*args, **options):
-            try:
-                return call(*args, **options)
-            except BaseException:
-                self._leave()
-                raise
+    def on_train_begin(self, args, state, control, model=None, optimizer=None, **others):
+        if self._trainer is not None:
+            model = _without_parallel(self._trainer.model_wrapped)
+        self.open(model, optimizer, _load(self._checkpoint, args))
 
-        training_step.comet_callback = self
-        trainer.training_step = training_step
+    def on_log(self, args, state, control, logs=None, **others):
+        if self.memory is None or not {"loss", "train_loss"} & set(logs):
+            return  # figures of an evaluation
+        figures = self.log_figures()
+        logs.update(figures)
+        state.log_history[-1].update(figures)
+
+    def on_save(self, args, state, control, **others):
+        folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+        if os.path.isdir(folder):  # that of a trial of a hyperparameter search has another name, and is not resumed
+            torch.save(self.memory.state_dict(), os.path.join(folder, _file_name(args)))
+
+    def on_train_end(self, args, state, control, **others):
+        self.close()
+
+
+def _without_parallel(model):
+    """The model that names of modules begin at. A compiled one stays: hooks within it would break its code into parts."""
+    parallel = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    return model.module if isinstance(model, parallel) else model
+
+
+def _file_name(args):
+    """Each process has its own bounds."""
+    return f"comet_bounds_{args.process_index}.pt"
+
+
+def _load(checkpoint, args):
+    """The state in a checkpoint, or None where it was saved without Comet."""
+    path = None if checkpoint is None else os.path.join(checkpoint, _file_name(args))
+    return torch.load(path, weights_only=True) if path is not None and os.path.isfile(path) else None
+
+
+def _wrap_train():
+    if hasattr(Trainer.train, "comet_torch"):
+        return
+    train = Trainer.train
+
+    @functools.wraps(train)
+    def watched(trainer, resume_from_checkpoint=None, *args, **options):
+        callbacks = [callback for callback in trainer.callback_handler.callbacks if isinstance(callback, CometCallback)]
+        checkpoint = get_last_checkpoint(trainer.args.output_dir) if resume_from_checkpoint is True else resume_from_checkpoint or None
+        try:
+            for callback in callbacks:
+                callback._enter(trainer, checkpoint)
+            return train(trainer, resume_from_checkpoint, *args, **options)
+        finally:
+            for callback in callbacks:
+                callback._leave()
+
+    watched.comet_torch = True
+    Trainer.train = watched

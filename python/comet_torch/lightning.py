@@ -1,56 +1,55 @@
-"""Lightning with compressed activations: Trainer(callbacks=[CometCallback()]).
+"""A callback for the Trainer of Lightning, all that a script adds.
 
-The context is open while a batch is trained. Lightning saves the bounds in its checkpoints with the other callbacks' state.
+    from comet_torch.lightning import CometCallback
+    callback = CometCallback()
+    Trainer(callbacks=[callback]).fit(module, loader)
+    print(callback.memory.report())
 """
+from .callback import TrainingContext
+
 try:
     from lightning.pytorch import Callback
-except ImportError:
-    from pytorch_lightning import Callback
+except ImportError as error:
+    try:
+        from pytorch_lightning import Callback
+    except ImportError:
+        raise ImportError(f"CometCallback for Lightning needs the package lightning, version 2: pip install lightning ({error})") from error
 
-from .context import compress
 
+class CometCallback(TrainingContext, Callback):
+    """Keeps what forward saves for backward compressed while the Trainer fits. Options are those of comet_torch.compress().
 
-class CometCallback(Callback):
-    """Options are those of comet_torch.compress. `memory` is what that returned, for the run that began last."""
+    Bounds are part of each checkpoint and go on where training resumes from one. Memory figures are logged with those of the module.
+    `memory` is what compress() returned, for memory.report() and memory.state_dict().
+    """
 
     def __init__(self, **options):
-        self.options = options
-        self.memory = None
-        self._open = False
-        self._loaded = None
-
-    def report(self):
-        return self.memory.report() if self.memory is not None else "comet_torch: training has not begun"
+        super().__init__(**options)
+        self._state = None
 
     def on_train_start(self, trainer, pl_module):
-        self._leave()
-        # Where several optimisers take turns, a step ends where forward follows a backward pass.
-        optimizer = trainer.optimizers[0] if len(trainer.optimizers) == 1 else None
-        self.memory = compress(pl_module, optimizer, **self.options)
-        if self._loaded is not None:
-            self.memory.load_state_dict(self._loaded)
-            self._loaded = None
+        optimizers = trainer.optimizers
+        state, self._state = self._state, None
+        # With several optimisers a step ends where forward follows a backward pass.
+        self.open(pl_module, optimizers[0] if len(optimizers) == 1 else None, state)
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        self.memory.__enter__()
-        self._open = True
+        self.memory.hooks.sites.restart()  # training_step is no forward of the module, with which names would begin anew
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-        self._leave()
+        pl_module.log_dict(self.log_figures())
 
     def on_train_end(self, trainer, pl_module):
-        self._leave()
+        self.close()
 
     def on_exception(self, trainer, pl_module, exception):
-        self._leave()
+        self.close()
+
+    def teardown(self, trainer, pl_module, stage):
+        self.close()
 
     def state_dict(self):
-        return self.memory.state_dict() if self.memory is not None else {}
+        return {} if self.memory is None else self.memory.state_dict()
 
     def load_state_dict(self, state_dict):
-        self._loaded = state_dict or None
-
-    def _leave(self):
-        if self._open:
-            self._open = False
-            self.memory.__exit__(None, None, None)
+        self._state = state_dict or None

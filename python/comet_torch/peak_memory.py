@@ -27,7 +27,7 @@ class Peak:
         return f"peak {self.net / 1e6:.0f} MB, {self.gross / 1e6:.0f} MB with the {self.imports / 1e6:.0f} MB of imports"
 
 
-def _resident(key):
+def resident(key):
     """VmRSS or VmHWM of this process, in bytes."""
     with open(_STATUS, encoding="ascii") as lines:
         for line in lines:
@@ -46,11 +46,11 @@ def _restart_high_water():
 
 
 def _measure(function, arguments, named):
-    before = _resident("VmHWM")
+    before = resident("VmHWM")
     _restart_high_water()
-    imports = _resident("VmRSS")
+    imports = resident("VmRSS")
     result = function(*arguments, **named)
-    most = _resident("VmHWM")
+    most = resident("VmHWM")
     return {"gross": max(before, most), "net": most - imports, "imports": imports, "result": result}
 
 
