@@ -14,6 +14,7 @@ import torch
 
 from .adaptive import Adaptive
 from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound
+from .forms import ProbabilityForm, some_probabilities
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
 from .samples import TURN_BYTES
@@ -58,9 +59,11 @@ class Place:
         self.form = None
 
 
-def _form_of(roles):
+def _form_of(roles, tensor):
     """What of the tensor is coded: its values, or those of normalised rows or of probabilities where nobody else reads it."""
-    return "row" if roles == {Role.LAYER_NORM} else "probability" if roles == {Role.LOG_SOFTMAX} else None
+    if roles == {Role.LOG_SOFTMAX}:
+        return "probability" if ProbabilityForm().fits(tensor, 0) else None
+    return "row" if roles == {Role.LAYER_NORM} else None
 
 
 class Assessor:
@@ -90,7 +93,7 @@ class Assessor:
             place = self.places[site.key] = Place(saved.tensor.numel())
         place.roles |= site.roles
         place.roles.add(saved.role)
-        form = place.form = _form_of(place.roles)
+        form = place.form = _form_of(place.roles, saved.tensor)
         level = DENSE if self.adaptive.n_assessed < _NARROW_ASSESSMENTS else self.level
         keep_support = bool(NEEDS_SUPPORT & place.roles)
         if self.due or place.deviation == 0:
@@ -107,8 +110,7 @@ class Assessor:
         """Of the values that are coded. That of a result of ReLU is about zero, as small values are what counts there."""
         if place.form == "row":
             return 1.0
-        x = taken(tensor)
-        x = torch.exp(x) if place.form == "probability" else x
+        x = some_probabilities(tensor) if place.form == "probability" else taken(tensor)
         mean = 0.0 if place.form or place.roles & NEEDS_SUPPORT else float(x.mean())
         deviation = math.sqrt(max(0.0, float(x.square().mean()) - mean * mean))
         return deviation if math.isfinite(deviation) else 0.0
@@ -135,7 +137,7 @@ class Assessor:
             # Where a form did not fit this time, eb has another unit.
             if self.watching and content.eb > 0 and content.bound.form == place.form:
                 sampled = self._is_sampled(use, saved)
-                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled)
+                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled, self._others(saved, content))
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 
@@ -148,6 +150,19 @@ class Assessor:
             place.new = True
             self.added |= self.adaptive.n_assessed > 0
         return use
+
+    def _others(self, saved, content):
+        """A tensor that is computed from several has the errors of all. Each of them is held responsible for the whole, so that all their
+        bounds fall or rise by the same factor."""
+        found = []
+        for source in getattr(content, "sources", ())[1:]:
+            if source.site.key in self.places:
+                key = f"{saved.key} from {source.site.key}"
+                if key not in self.uses:
+                    self.uses[key] = Use(key, source.site.key)
+                    self.places[source.site.key].new = True
+                found.append((key, source.eb))
+        return tuple(found)
 
     def _watch(self, node, kind, fields, facts):
         watch = watch_of(node, kind, fields, facts)
@@ -166,7 +181,8 @@ class Assessor:
             for seen in watch.observe(grad_inputs, grad_outputs):
                 known[seen.key] &= self._observed(seen, facts[seen.key], due)
             for key in known:
-                self.uses[key].known |= known[key] and due
+                for one in (key,) + tuple(other for other, _ in facts[key].others):
+                    self.uses[one].known |= known[key] and due
 
     def unpacked(self, ticket, tensor):
         """Backward reads a tensor of which forward kept a sample."""
@@ -205,16 +221,16 @@ class Assessor:
             noise = self._noise_of(use, seen)
         if not due or self.unsafe or seen.gain is None or noise is None:
             return False
-        consumer = self._consumer_of(use, seen)
         gain = seen.gain if seen.local is None else max(seen.gain, seen.local / (_LOCAL * max(1, self.n_pass)))
-        self.adaptive.observe(consumer, gain, noise, seen.quotient * gain * facts.eb**2, facts.eb)
+        measured = seen.quotient * gain * facts.eb**2
+        for key, eb in ((seen.key, facts.eb),) + facts.others:
+            self.adaptive.observe(self._consumer_of(self.uses[key], seen), gain, noise, measured, eb)
         return True
 
     def _noise_of(self, use, seen):
         noise = use.noise.get(seen.kind)
         if noise is None:
             noise = use.noise[seen.kind] = GradientNoise()
-            use.n_weights[seen.kind] = seen.gradient.numel()
         return noise.seen(seen.gradient, self.step)
 
     def _consumer_of(self, use, seen):
@@ -223,7 +239,7 @@ class Assessor:
             place = self.places[use.site]
             if place.tensor is None:
                 place.tensor = self.adaptive.add_tensor(use.site, max(1, place.n_elements))
-            n_weights = use.n_weights[seen.kind] if seen.gradient is not None else 0
+            n_weights = use.n_weights[seen.kind] = seen.gradient.numel() if seen.gradient is not None else 0
             self.n_pass += seen.gradient is None
             consumer = use.consumers[seen.kind] = self.adaptive.add_consumer(place.tensor, f"{use.key} {seen.kind}", n_weights)
         return consumer

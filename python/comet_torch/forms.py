@@ -9,6 +9,10 @@ probability   p = exp(y) of a log-softmax result y over its last dimension. Back
 """
 import torch
 
+from .spread import rows_of
+
+_ELEMENTS_LOOKED_AT = 1 << 18
+_SUM_TOLERANCE = 0.02  # bfloat16 results sum to 1 within less
 _PIECE_BYTES = 8 << 20
 _ROUNDING = 2.0**-24
 _LEAST_QUOTIENT = 16  # of the bound and the rounding of x
@@ -43,9 +47,20 @@ class RowForm:
         out.copy_(coded)
 
 
+def some_probabilities(y):
+    """Of evenly spaced rows of a log-softmax result."""
+    rows = y.detach().reshape(-1, y.shape[-1])
+    return torch.exp(rows[rows_of(rows.shape[0], max(1, _ELEMENTS_LOOKED_AT // rows.shape[1]))].float())
+
+
 class ProbabilityForm:
     def fits(self, tensor, eb):
-        return tensor.is_contiguous() and tensor.dim() > 0 and tensor.numel() > 0 and tensor.shape[-1] > 1
+        """Are the rows along the last dimension those that log-softmax made? Their sums tell."""
+        if not tensor.is_contiguous() or tensor.dim() == 0 or tensor.numel() == 0 or tensor.shape[-1] < 2:
+            return False
+        rows = tensor.detach().reshape(-1, tensor.shape[-1])
+        sums = torch.exp(rows[:: max(1, rows.shape[0] // 4)].float()).sum(-1)
+        return bool(((sums - 1).abs() < _SUM_TOLERANCE).all())
 
     def n_rows(self, tensor):
         return tensor.numel() // tensor.shape[-1]

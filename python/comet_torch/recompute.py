@@ -104,7 +104,7 @@ def expression(structure, node, depth=0):
 class Derived(Content):
     """A content that has no block: its values follow from other contents."""
 
-    __slots__ = ("formula", "read", "source")
+    __slots__ = ("formula", "read", "source", "sources")
 
     def __init__(self, session, tensor, formula, read):
         super().__init__(session, tensor, tensor, tensor.storage_offset())
@@ -112,7 +112,9 @@ class Derived(Content):
         contents = [ticket.content for ticket in formula.tickets() if ticket.content is not None]
         for content in contents:
             content.n_open += 1
-        self.source = next(content for content in contents if not content.lossless)
+        stored = (one for content in contents for one in (content.sources if type(content) is Derived else (content,)))
+        self.sources = tuple(dict.fromkeys(content for content in stored if not content.lossless))  # what has errors of its own
+        self.source = self.sources[0]
         self.eb, self.bound, self.nonzero = self.source.eb, self.source.bound, self.source.nonzero
         self.lossless = self.support = False
 

@@ -32,6 +32,7 @@ class Facts(NamedTuple):
     relative: Optional[str]
     turn: int  # counts the times that this use was measured
     sampled: bool  # it is its turn to keep a sample
+    others: tuple = ()  # (key, eb) of further tensors that this one is computed from
 
 
 class Observation(NamedTuple):

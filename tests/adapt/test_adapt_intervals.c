@@ -141,6 +141,26 @@ static void test_retreat(void **state)
 }
 
 /* A retreat in the middle of an assessment forgets what was collected, and the step of the retreat is not collected. */
+/* A new start of the gaps keeps the bound: the next step is assessed, then gaps grow from 1 again. */
+static void test_restart(void **state)
+{
+    adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
+    const uint32_t tensor = new_tensor(a, 10), consumer = new_parameter(a, tensor, 5);
+    grow_old(a, consumer);
+    const double eb = adapt_eb(a, tensor);
+    assert_true(eb > 0);
+    assert_false(adapt_complete(a, 8001));
+    adapt_restart(a, 8000);
+    assert_true(adapt_due(a, 8001) && adapt_complete(a, 8001));
+    assert_true(adapt_eb(a, tensor) == eb);
+    assert_int_equal(adapt_n_assessed(a), 1);
+    observe(a, consumer, 1, 100);
+    adapt_assess(a, 8001);
+    assert_false(adapt_complete(a, 8002));
+    assert_true(adapt_complete(a, 8003));
+    adapt_destroy(a);
+}
+
 static void test_retreat_while_collecting(void **state)
 {
     adapt *a = new_adapt(ADAPT_NOISE, 0.01, 1000, false);
@@ -321,6 +341,7 @@ int main(void)
         cmocka_unit_test(test_collecting_steps),
         cmocka_unit_test(test_window_of_one),
         cmocka_unit_test(test_retreat),
+        cmocka_unit_test(test_restart),
         cmocka_unit_test(test_retreat_while_collecting),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_foreign_numbers),

@@ -291,6 +291,12 @@ def test_rows_that_do_not_fit(what):
     assert not RowForm(x.mean(1), (x.var(1, unbiased=False) + 1e-5).rsqrt()).fits(x, 1e-3)
 
 
+def test_probabilities_along_another_dimension_do_not_fit():
+    form, x = ProbabilityForm(), randn(4, 21, 16, 16)
+    assert form.fits(torch.log_softmax(x, -1), 1e-3)
+    assert not form.fits(torch.log_softmax(x, 1), 1e-3)
+
+
 @pytest.mark.parametrize("sharpness", [1, 2, 6])
 def test_probabilities_come_back_within_the_bound(sharpness):
     p, eb = torch.softmax(randn(100, 3000) * sharpness, -1), 2e-4

@@ -44,7 +44,8 @@ def test_scale_does_not_matter(scales):
 def test_sample_stands_for_the_whole():
     """A weight whose taps and channels have variances of their own, larger than the sample."""
     generator = torch.Generator().manual_seed(2)
-    scale = torch.rand(64, 1, 1, 1, generator=generator) * torch.rand(1, 64, 1, 1, generator=generator) * torch.rand(3, 3, generator=generator)
+    scale = torch.rand(64, 1, 1, 1, generator=generator) * torch.rand(1, 64, 1, 1, generator=generator)
+    scale = scale * torch.rand(3, 3, generator=generator)
     noise, found = GradientNoise(), []
     for step in range(20):
         variance = noise.seen(scale * torch.randn(64, 64, 3, 3, generator=generator), step)
