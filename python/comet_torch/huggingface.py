@@ -19,7 +19,8 @@ try:
     from transformers import Trainer, TrainerCallback
     from transformers.trainer_utils import get_last_checkpoint
 except ImportError as error:
-    raise ImportError(f"CometCallback for the Trainer needs the package transformers, version 5: pip install transformers ({error})") from error
+    raise ImportError(
+        f"CometCallback for the Trainer needs the package transformers, version 5: pip install transformers ({error})") from error
 
 
 class CometCallback(TrainingContext, TrainerCallback):
