@@ -1,9 +1,9 @@
 """How a tensor becomes a content: which blocks the codec makes of it."""
 import torch
 
-from .bounds import STDDEV, Bound, lossless
+from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
 from .forms import Pieces, ProbabilityForm, RowForm
-from .handles import Content, layout_of
+from .handles import Content, layout_of, storage_of
 from .roles import Role
 from .session import DTYPES
 
@@ -20,6 +20,19 @@ def form_of(name, kind, fields):
     return RowForm(None, tensors["result1"]) if kind == "FusedRmsNorm" else None
 
 
+def _of_views(saved, fields, bound):
+    """A whole storage is coded, of which the node saved views: a relative bound is relative to the one with the least."""
+    if bound.lossless or bound.mode not in (STDDEV, RANGE):
+        return bound
+    storage = storage_of(saved.tensor)._cdata
+    views = [f.tensor for f in fields if f.tensor.dtype == saved.tensor.dtype and storage_of(f.tensor)._cdata == storage]
+    views = [view.double() if view.dtype == torch.float64 else view.float() for view in views]
+    units = [float(view.std(unbiased=False) if bound.mode == STDDEV else view.max() - view.min()) for view in views]
+    if not all(0 < unit < float("inf") for unit in units):
+        return lossless(bound.level)
+    return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.dither, bound.form)
+
+
 class Coder:
     def __init__(self, session, assessor):
         self.session, self.assessor = session, assessor
@@ -28,13 +41,14 @@ class Coder:
         """(content, may it be shared). The content is None where coding saves nothing."""
         tensor = saved.tensor
         dense, channels_last, first = layout_of(tensor)
-        content = Content(self.session, dense, tensor, tensor.storage_offset() if first is None else first)
+        content = Content(self.session, dense, tensor, first)
         content.site = saved.site
         if tensor.dtype not in DTYPES:
             coded = self._code_integers(content, dense)
         elif bound.form is not None and dense is tensor and self._code_form(content, saved, fields, kind, bound):
             coded = True
         else:
+            bound = bound if dense is tensor or first is None else _of_views(saved, fields, bound)
             coded = self._code_floats(content, saved, dense, channels_last, bound)
         return (content if coded else None), first is not None
 
@@ -80,5 +94,5 @@ class Coder:
         content.bound, content.eb, content.lossless = bound, eb, eb == 0
         content.nonzero = job.n_nonzero / max(content.n_elements, 1)
         content.seconds = job.seconds
-        if job.n_nonfinite:
+        if job.n_nonfinite and eb > 0 and bool((~torch.isfinite(saved.tensor)).any()):  # not beside it in its storage
             self.assessor.found_nonfinite(saved.site)

@@ -21,6 +21,10 @@ class Registry:
                 return content
         return None
 
+    def clear(self):
+        """Contents so far are shared no longer: memory may be filled anew, in ways that move no version."""
+        self.entries.clear()
+
     def add(self, storage, content):
         key = storage._cdata
         entry = self.entries.get(key)
@@ -39,7 +43,7 @@ class Registry:
 
 
 def _covers(content, tensor):
-    if content.version != tensor._version or content.dtype != tensor.dtype:
+    if content.dtype != tensor.dtype or not content.counter.is_of(tensor):
         return False
     shape, stride = tensor.shape, tensor.stride()
     first = tensor.storage_offset() - content.first

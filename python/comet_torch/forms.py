@@ -5,7 +5,8 @@ row           (x - mean) * rstd of each row of a layer norm or RMS norm, with th
               within eb / rstd of its row, plus the rounding of x itself. Where that rounding is not small beside eb (means of
               more than 10^4 deviations), or a mean or rstd is not finite, `RowForm.fits` is False, and the tensor is coded without this.
 probability   p = exp(y) of a log-softmax result y over its last dimension. Backward reads exp(y) only. Elements below eb come back
-              as one value for each row, not above eb, so that the row sums to 1 again where it can; the log of that is y.
+              as one value for each row, not above eb, so that the row sums to 1 again where it can; the log of that is y,
+              which is finite.
 """
 import torch
 
@@ -69,7 +70,7 @@ class ProbabilityForm:
         return torch.exp(y if y.dtype == torch.float64 else y.float())
 
     def give_back(self, coded, first, eb, out):
-        out.copy_(fill_small(coded, eb).log_())
+        out.copy_(fill_small(coded, eb).clamp_(min=torch.finfo(coded.dtype).tiny).log_())
 
 
 def fill_small(p, eb):

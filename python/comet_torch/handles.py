@@ -4,8 +4,9 @@ A `Ticket` is one saved tensor. It holds the tensor itself where that passes thr
 storage, or of a part of one. Several tickets may share a content: the result of a ReLU is also the input of the next convolution, and
 q, k and v are views of one storage.
 """
+import weakref
+
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
 
 _UNTYPED = hasattr(torch.Tensor, "untyped_storage")
 _EMPTY = {}
@@ -20,6 +21,49 @@ def version_token(tensor):
         empty = _EMPTY[tensor.dtype] = torch.empty(0, dtype=tensor.dtype)
     token.data = empty
     return token
+
+
+def _can_set_versions():
+    """Does this torch let a version counter be moved and set back?"""
+    try:
+        a = torch.zeros(1)
+        b = a.detach()
+        torch._C._increment_version((a,))
+        moved = b._version
+        torch._C._autograd._unsafe_set_version_counter((a,), (0,))
+        return moved == 1 and b._version == 0
+    except (AttributeError, TypeError, RuntimeError):
+        return False
+
+
+_SETS_VERSIONS = _can_set_versions()
+
+
+class Counter:
+    """The version counter of a tensor, and the version that it had. Pieces of one storage may have counters of their own, such as those
+    of unsafe_chunk."""
+
+    __slots__ = ("token", "version", "base")
+
+    def __init__(self, tensor):
+        self.token, self.version = version_token(tensor), tensor._version
+        self.base = None if _SETS_VERSIONS else weakref.ref(_base_of(tensor))
+
+    def is_of(self, tensor):
+        """Is it the tensor's counter, and unmoved?"""
+        version, token = self.version, self.token
+        if tensor._version != version or token._version != version:
+            return False
+        if not _SETS_VERSIONS:
+            return self.base() is _base_of(tensor)
+        torch._C._increment_version((token,))
+        same = tensor._version != version
+        torch._C._autograd._unsafe_set_version_counter((token,), (version,))
+        return same
+
+
+def _base_of(tensor):
+    return tensor._base if tensor._is_view() else tensor
 
 
 def storage_of(tensor):
@@ -40,16 +84,17 @@ class Content:
     at element `first` of the storage that they were saved from."""
 
     __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version",
-                 "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless", "support",
-                 "n_open", "seconds", "decoded", "__weakref__")
+                 "counter", "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless", "support",
+                 "n_open", "seconds", "__weakref__")
 
     def __init__(self, session, dense, tensor, first):
         self.session = session
-        self.registry = self.key = self.block = self.pieces = self.site = self.bound = self.decoded = None
+        self.registry = self.key = self.block = self.pieces = self.site = self.bound = None
         self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
-        self.first = first
+        self.first = first  # None: a copy, which no other ticket may share
         self.n_elements = dense.numel()
-        self.token, self.version = version_token(tensor), tensor._version
+        self.counter = Counter(tensor)
+        self.token, self.version = self.counter.token, self.counter.version
         self.eb, self.nonzero = 0.0, 1.0
         self.raw_bytes = self.n_elements * dense.element_size()
         self.coded_bytes = 0
@@ -62,20 +107,6 @@ class Content:
         for block in (self.block,) if self.pieces is None else self.pieces.blocks:
             if block is not None:
                 self.session.free(block)
-
-    def remember(self, dense):
-        """Notes where the values are, without keeping them."""
-        self.decoded = StorageWeakRef(storage_of(dense))
-
-    def living(self):
-        """The dense tensor that was decoded before, where it still lives, or None."""
-        if self.decoded is None:
-            return None
-        storage = torch.UntypedStorage._new_with_weak_ptr(self.decoded.cdata)
-        if storage is None:
-            self.decoded = None
-            return None
-        return torch.empty(0, dtype=self.dtype).set_(storage, 0, self.shape, self.stride)
 
     def decode(self):
         """The dense tensor, decoded."""
@@ -100,16 +131,17 @@ class Ticket:
     def attach(self, content):
         """Refers to a content instead of the tensor."""
         t = self.raw
-        shape, stride, first = t.shape, t.stride(), t.storage_offset() - content.first
-        whole = first == 0 and shape == content.shape and stride == content.stride
-        self.view = None if whole else (shape, stride, first)
+        if content.first is not None:
+            shape, stride, first = t.shape, t.stride(), t.storage_offset() - content.first
+            whole = first == 0 and shape == content.shape and stride == content.stride
+            self.view = None if whole else (shape, stride, first)
         self.content, self.raw = content, None
         content.n_open += 1
 
     def keep(self):
         """Lets the tensor itself pass through, without its history."""
         t = self.raw
-        if t.grad_fn is not None:
+        if t is not None and t.grad_fn is not None:
             self.raw = t.detach()
 
 
@@ -150,13 +182,13 @@ def whole_storage(tensor):
 
 def layout_of(tensor):
     """(tensor to code, channels last, first element in the storage) for a saved tensor: itself where it fills its storage, else the
-    whole storage, else a dense copy. The last is None for a copy, which no other ticket may share."""
+    whole storage where it is a view, else a dense copy. The last is None for a copy, which no other ticket may share."""
     n = storage_of(tensor).nbytes() // tensor.element_size()
     if tensor.numel() == n or tensor.numel() < _LEAST_SHARE * n:
         found = memory_order(tensor)
         if found is not None:
             return found + (tensor.storage_offset(),)
-    whole = whole_storage(tensor)
+    whole = whole_storage(tensor) if tensor._is_view() else None
     if whole is not None:
         return whole, False, 0
     return tensor.contiguous(), False, None

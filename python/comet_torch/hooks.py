@@ -20,6 +20,7 @@ from .structure import in_backward
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
+_OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # that read what another such node saved in a form
 
 
 class Hooks:
@@ -33,7 +34,8 @@ class Hooks:
         self.registry = Registry()
         self.sites = Sites()
         self.pending = []
-        self.recent = None  # the content decoded last and its tensor, while other tickets wait for it
+        self.recent = None  # the content decoded last, its tensor and the tensor's version, while other tickets wait for it
+        self.generation = 0  # of the forward whose contents the registry has
         self.backward_seen = False
         self.step_by_backward = False
         self.probe = None  # a list: unpack is called to see tickets
@@ -62,6 +64,7 @@ class Hooks:
             self.end_step()
 
     def end_step(self):
+        self.recent = None
         self.sites.restart()
         self.assessor.end_step()
         self.assessor.begin_step()
@@ -133,7 +136,7 @@ class Hooks:
             return False
         content = interval_of(self.coder.session, node, kind, saved.tensor)
         if content is None:
-            site.exact = True
+            saved.role = saved.ticket.role = Role.EXACT
             return False
         site.learn(Role.INTERVAL)
         saved.ticket.raw, saved.ticket.content = None, content
@@ -142,6 +145,8 @@ class Hooks:
 
     def _passes(self, role, tensor):
         if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+            return True
+        if tensor.element_size() > 8 or tensor.is_conj() or tensor.is_neg():
             return True
         if tensor.device.type != "cpu":
             say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
@@ -152,7 +157,8 @@ class Hooks:
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
         saved.key = self.sites.name(kind, saved.field)
-        content = self.registry.find(storage._cdata, tensor)
+        override = self.policy.override_of(self.sites.stack[-1], saved.key)
+        content = self._existing(storage, tensor)
         if content is None:
             site = saved.site = self.sites.get(saved.key, tensor)
             site.learn(roles[storage._cdata])
@@ -160,15 +166,15 @@ class Hooks:
         else:
             site = saved.site = content.site
             site.learn(saved.role)
-            if _serves(content, saved.role):
+            if _serves(content, saved.role) and _meets(content, override):
                 if type(content) is recompute.Derived:
                     saved.site = content.source.site
                 return content
-        if saved.role in recompute.ROLES and content is None and not (site.exact or site.support):
+        if saved.role in recompute.ROLES and content is None and override is None and not (site.exact or site.support):
             derived = self._derived(saved, site, storage)
             if derived is not None:
                 return derived
-        bound = self._bound(site, saved, content)
+        bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
         if bound is RAW or site.incompressible:
             return None
         content, shared = self.coder.code(saved, fields, kind, bound)
@@ -182,9 +188,6 @@ class Hooks:
 
     def _derived(self, saved, site, storage):
         """A content that is computed again from others, where that is possible."""
-        override = self.policy.override(site)
-        if override is RAW or (override is not None and override.lossless):
-            return None
         content = recompute.derive(self, saved.tensor, site)
         if content is not None:
             content.site, saved.site = site, content.source.site
@@ -192,14 +195,20 @@ class Hooks:
             self.report.derived(site, content.raw_bytes)
         return content
 
-    def _bound(self, site, saved, lossy):
-        """`lossy`: a content of the tensor whose error this use does not tolerate, or None."""
-        bound = self.policy.override(site)
-        if bound is RAW:
-            return bound
-        if site.exact or lossy is not None:
-            return lossless() if bound is None else lossless(bound.level)
-        return self.assessor.bound(site, saved) if bound is None else bound
+    def _existing(self, storage, tensor):
+        """A content of this forward that has the values of the tensor, or None."""
+        if self.sites.generation != self.generation:
+            self.registry.clear()
+            self.generation = self.sites.generation
+        return self.registry.find(storage._cdata, tensor)
+
+    def _bound(self, site, saved, exactly, override):
+        """`exactly`: this use does not tolerate the error of a content that there is."""
+        if override is RAW:
+            return RAW
+        if site.exact or exactly:
+            return lossless() if override is None else lossless(override.level)
+        return self.assessor.bound(site, saved) if override is None else override
 
     # ---- backward ----
 
@@ -242,21 +251,31 @@ class Hooks:
     def _dense(self, content):
         """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
         recent = self.recent
-        if recent is not None and recent[0] is content:
+        if recent is not None and recent[0] is content and recent[1]._version == recent[2]:
             if content.n_open <= 0:
                 self.recent = None
             return recent[1]
         self.recent = recent = None
-        dense = content.living()
-        if dense is None:
-            dense = content.decode()
-            self.report.decoded(content)
+        dense = content.decode()
+        self.report.decoded(content)
         if content.n_open > 0:
-            self.recent = (content, dense)
-            content.remember(dense)
+            self.recent = (content, dense, dense._version)
         return dense
 
 
 def _serves(content, role):
     """May a further use of this role read the content?"""
-    return content.lossless or (role in LOSSY and (content.support or role not in NEEDS_SUPPORT))
+    if content.lossless:
+        return True
+    if content.pieces is not None and role not in _OF_FORMS:
+        return False
+    return role in LOSSY and (content.support or role not in NEEDS_SUPPORT)
+
+
+def _meets(content, override):
+    """Is the content as the override of a further use asks for?"""
+    if override is None or content.lossless:
+        return True
+    if override is RAW or override.lossless or content.bound is None:
+        return False
+    return (content.bound.eb, content.bound.mode) == (override.eb, override.mode)

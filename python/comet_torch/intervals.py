@@ -35,6 +35,9 @@ def edges():
 
 
 def _limits(node, kind):
+    """(least, greatest), or None where they are tensors."""
+    if hasattr(node, "_raw_saved_min") or hasattr(node, "_raw_saved_max"):
+        return None
     if kind == "Hardtanh":
         return float(node._saved_min_val), float(node._saved_max_val)
     if kind == "Hardsigmoid":
@@ -91,7 +94,10 @@ class Interval:
 
 def interval_of(session, node, kind, tensor):
     """The Interval of a tensor that `node` saved, or None where the limits are such that it has to be kept itself."""
-    least, greatest = _limits(node, kind)
+    limits = _limits(node, kind)
+    if limits is None:
+        return None
+    least, greatest = limits
     values = None if not least <= greatest else _values(least, greatest)
     if values is None or not torch.tensor(values, dtype=tensor.dtype).isfinite().all():
         return None

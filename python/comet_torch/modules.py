@@ -4,7 +4,6 @@ import threading
 from .notices import say_once
 
 
-
 def watch_modules(model, sites):
     """Tells `sites` when modules begin and end. Returns handles with a method remove."""
     if hasattr(model, "_orig_mod"):
@@ -33,7 +32,7 @@ def _before(sites, name, thread):
                      "thread, so what that one saves is not compressed.")
             return
         if not name:
-            sites.restart()
+            sites.begin()
         sites.enter(name)
 
     return before

@@ -32,6 +32,7 @@ class Policy:
     def __init__(self, model, overrides, eb, level):
         self.patterns = [(pattern, parse_override(pattern, value, eb, level)) for pattern, value in (overrides or {}).items()]
         self.constants = set()
+        self.found = {}  # the override of each key
         if model is not None:
             self._check_patterns([name for name, _ in model.named_modules()])
             for tensor in list(model.parameters()) + list(model.buffers()):
@@ -49,10 +50,15 @@ class Policy:
 
     def override(self, site):
         """The Bound or RAW that the last fitting pattern sets for a site; None where none fits."""
+        return self.override_of(site.module, site.key)
+
+    def override_of(self, module, key):
+        """The same for a use of this key in a module. A pattern that fits a module fits all within it."""
         if not self.patterns:
             return None
-        if site.override is None:
-            found = [bound for pattern, bound in self.patterns
-                     if fnmatch.fnmatchcase(site.module, pattern) or fnmatch.fnmatchcase(site.key, pattern)]
-            site.override = (found[-1] if found else None,)
-        return site.override[0]
+        if key not in self.found:
+            path = module.split(".")
+            names = [key] + [".".join(path[:n]) for n in range(1, len(path) + 1)]
+            fitting = [bound for pattern, bound in self.patterns if any(fnmatch.fnmatchcase(name, pattern) for name in names)]
+            self.found[key] = fitting[-1] if fitting else None
+        return self.found[key]

@@ -195,7 +195,8 @@ def _factor_role(node, edge, tensor):
 
 
 def _power_role(node):
-    return Role.FACTOR if getattr(node, "_saved_exponent", None) == 2 else Role.EXACT
+    """The exponent of Pow with another number is a tensor."""
+    return Role.FACTOR if node.name().endswith("PowBackward0") and node._saved_exponent == 2 else Role.EXACT
 
 
 def role_of(node, kind, field, tensor):

@@ -11,7 +11,7 @@ class Site:
     the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
 
     __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible",
-                 "derivable", "override", "figures")
+                 "derivable", "figures")
 
     def __init__(self, key, module, index, n_elements):
         self.key, self.module, self.index, self.n_elements = key, module, index, n_elements
@@ -20,7 +20,7 @@ class Site:
         self.support = False  # a use needs exact zeros and signs
         self.incompressible = False  # coding saved nothing: the tensor passes through from then on
         self.derivable = None  # the version of its tensor that is computed again; None: not tried yet, NEVER: it cannot be
-        self.override = self.figures = None
+        self.figures = None
 
     def learn(self, role):
         """A node reads the tensor in this role."""
@@ -53,6 +53,7 @@ class Sites:
         self.keys = {}
         self.counts = {}
         self.stack = [""]
+        self.generation = 0  # of forwards
 
     def name(self, kind, field):
         """The name of the next use of this kind in the module that runs."""
@@ -73,15 +74,21 @@ class Sites:
             self.all.append(site)
         return site
 
+    def begin(self):
+        """The forward of the whole model begins; an earlier one may have ended half way."""
+        del self.stack[1:]
+        self.restart()
+
     def restart(self):
         """A forward begins."""
         self.counts.clear()
+        self.generation += 1
 
     def enter(self, module):
         self.stack.append(module)
 
     def leave(self, module):
-        while len(self.stack) > 1 and self.stack.pop() != module:
+        while module in self.stack[1:] and self.stack.pop() != module:
             pass
 
     # ---- state, so that a resumed run codes as the one that was interrupted ----

@@ -11,6 +11,7 @@ from torch.autograd import Variable
 from torch.overrides import TorchFunctionMode
 
 from .handles import Ticket
+from .notices import say_once
 from .roles import kind_of
 
 _RAW_PREFIX, _PREFIX = "_raw_saved_", "_saved_"
@@ -46,12 +47,16 @@ class NodeHook:
             return
         self.hooks.pending = []
         kind, attributes = self._known(node)
+        if kind.startswith("CompiledFunction"):
+            say_once("compiled", "what functions compiled by torch.compile save is left alone: gradients are right, but no memory is saved there.")
         fields = [(field, ticket) for field, ticket in _raw_tickets(node, attributes) if ticket.role is None]
-        if fields:
-            self.hooks.node_made(node, kind, fields)
-        for ticket in pending:
-            if ticket.role is None:
-                ticket.keep()
+        try:
+            if fields:
+                self.hooks.node_made(node, kind, fields)
+        finally:
+            for ticket in pending:
+                if ticket.content is None:
+                    ticket.keep()
 
     def _known(self, node):
         """The kind of a node, and the attributes that have what it saved."""
