@@ -1,14 +1,13 @@
 """Which module runs: hooks around the forward of each module of the model, for the names of sites."""
 import threading
 
-from .notices import say_once
+from .notices import say_compiled, say_once
 
 
 def watch_modules(model, sites):
     """Tells `sites` when modules begin and end. Returns handles with a method remove."""
     if hasattr(model, "_orig_mod"):
-        say_once("compile", "the whole model is compiled. Gradients are right, but backward unpacks all tensors of a compiled function at "
-                 "once, so the peak does not fall: compile its blocks one by one instead.")
+        say_compiled()
     handles, thread = [], threading.get_ident()
     for name, module in _modules_of(model):
         handles += [module.register_forward_pre_hook(_before(sites, name, thread)),

@@ -11,7 +11,7 @@ from torch.autograd import Variable
 from torch.overrides import TorchFunctionMode
 
 from .handles import Ticket
-from .notices import say_once
+from .notices import say_compiled
 from .roles import kind_of
 
 _RAW_PREFIX, _PREFIX = "_raw_saved_", "_saved_"
@@ -48,7 +48,7 @@ class NodeHook:
         self.hooks.pending = []
         kind, attributes = self._known(node)
         if kind.startswith("CompiledFunction"):
-            say_once("compiled", "what functions compiled by torch.compile save is left alone: gradients are right, but no memory is saved there.")
+            say_compiled()
         fields = [(field, ticket) for field, ticket in _raw_tickets(node, attributes) if ticket.role is None]
         try:
             if fields:
