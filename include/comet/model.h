@@ -53,7 +53,6 @@ typedef struct comet_optimiser {
     double beta1, beta2, eps; /* adamw: 0 to below 1, more than 0 */
     float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
 } comet_optimiser;
-
 /* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
 COMET_API void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind);
 
@@ -64,7 +63,6 @@ typedef enum comet_compress_mode {
     COMET_COMPRESS_DENSE,    /* under adaptive bounds, as small as possible */
     COMET_COMPRESS_AUTO,     /* fast or dense for each tensor, within a budget of time */
 } comet_compress_mode;
-
 /* "off", "lossless", "fast", "dense" or "auto"; "unknown" for any other value. */
 COMET_API const char *comet_compress_mode_name(comet_compress_mode mode);
 
@@ -81,7 +79,6 @@ typedef struct comet_compression {
     uint64_t spill_above;     /* bytes that may be held in memory */
     double planned_ratio;     /* what memory is planned for: raw bytes to coded ones; 0: a cautious guess */
 } comet_compression;
-
 /* OFF, with the defaults above. */
 COMET_API void comet_compression_init(comet_compression *compression);
 
@@ -100,7 +97,6 @@ typedef struct comet_model_params {
     comet_optimiser optimiser;
     comet_compression compression;
 } comet_model_params;
-
 /* Batch 1, seed 0, SGD, no compression. */
 COMET_API void comet_model_params_init(comet_model_params *params);
 
@@ -117,7 +113,6 @@ typedef struct comet_memory {
     uint64_t assessing;       /* samples by which errors are measured, in room that coded tensors of the first steps took */
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
 } comet_memory;
-
 COMET_API void comet_memory_init(comet_memory *memory);
 /* What comet_model_create would allocate, in *memory. Allocates no tensors, but oneDNN prepares and keeps its kernels.
  * COMET_ERROR_ARGUMENT for parameters out of range, COMET_ERROR_OVERFLOW or _MEMORY for sizes beyond any machine. */
@@ -146,7 +141,6 @@ typedef struct comet_scores {
  * computed, and comet_model_first_bad names the layer. */
 COMET_API comet_status comet_model_gradients(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
                                              comet_scores *scores);
-
 /* One step of the optimiser; `step` from 0 is for AdamW's correction. */
 COMET_API comet_status comet_model_update(comet_model *model, double rate, uint64_t step);
 /* Both at once; with fused_update the only way. Where the loss is not finite nothing is updated. If it fails half way, weights
@@ -157,7 +151,6 @@ COMET_API comet_status comet_model_step(comet_model *model, const float *images,
 /* Forward with running statistics and no dropout. Rows from n_valid on are not counted. */
 COMET_API comet_status comet_model_evaluate(comet_model *model, const float *images, const uint32_t *labels, uint32_t n_valid,
                                             comet_scores *scores);
-
 /* The class scores of the last call, batch x classes; valid until the next. */
 COMET_API const float *comet_model_outputs(const comet_model *model);
 /* Runs `images` forward layer by layer and gives the name of the first layer whose output is not finite, or NULL if all are. */
@@ -188,7 +181,6 @@ typedef struct comet_tensor_info {
     uint64_t dims[4];
     uint64_t n_elements;
 } comet_tensor_info;
-
 COMET_API void comet_tensor_info_init(comet_tensor_info *info);
 /* How many tensors there are. From that number on the calls below return COMET_ERROR_ARGUMENT. */
 COMET_API size_t comet_model_n_tensors(const comet_model *model);
@@ -210,7 +202,6 @@ typedef struct comet_saved_line {
     uint64_t bytes;    /* raw */
     bool recomputed;   /* not held: backward computes it again, or does without */
 } comet_saved_line;
-
 COMET_API void comet_saved_line_init(comet_saved_line *line);
 /* The index-th line. COMET_ERROR_ARGUMENT past the end. */
 COMET_API comet_status comet_model_describe_saved(const comet_model *model, size_t index, comet_saved_line *line);
@@ -229,7 +220,6 @@ typedef struct comet_compression_figures {
     uint64_t n_nonfinite;        /* values that were stored as they are because they were not finite, in the last step */
     const char *nonfinite_layer; /* whose are the first of them; NULL: there are none. Valid as long as the model */
 } comet_compression_figures;
-
 COMET_API void comet_compression_figures_init(comet_compression_figures *figures);
 COMET_API comet_status comet_model_describe_compression(const comet_model *model, comet_compression_figures *figures);
 
@@ -249,7 +239,6 @@ typedef struct comet_assessment_line {
     const char *level, *predictor; /* "fast", "none" ... */
     uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
 } comet_assessment_line;
-
 COMET_API void comet_assessment_line_init(comet_assessment_line *line);
 /* The index-th line. COMET_ERROR_ARGUMENT past the end, and where nothing is held within bounds. */
 COMET_API comet_status comet_model_describe_assessment(const comet_model *model, size_t index, comet_assessment_line *line);
