@@ -170,6 +170,7 @@ class Assessor:
             return
         for saved, sample in watch.samples:
             saved.ticket.sample = sample
+        watch.samples = ()  # which refer to tensors that forward frees
         step, due = self.step, self.due
         node.register_hook(lambda grad_inputs, grad_outputs: self._node_ran(watch, facts, step, due, grad_inputs, grad_outputs))
 
