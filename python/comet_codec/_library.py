@@ -70,6 +70,13 @@ class Figures(_Sized):
         "bytes_used", "bytes_reserved", "peak_used", "peak_reserved", "n_blocks", "bytes_scratch")]
 
 
+class Affine(_Sized):
+    """A factor and a summand for each channel of an array: comet_native_affine."""
+
+    _fields_ = [("size", c_size_t), ("dtype", c_uint32), ("n_outer", c_uint64), ("n_channels", c_uint64), ("n_inner", c_uint64),
+                ("scale", c_void_p), ("shift", c_void_p)]
+
+
 class Frame(_Sized):
     """The header of a frame: comet_native_frame."""
 
@@ -105,6 +112,8 @@ _FALLIBLE = {
     "encode": (c_void_p, POINTER(Job), c_void_p, POINTER(c_void_p)),
     "pack_two": (c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_void_p)),
     "pack_integers": (c_void_p, c_void_p, c_uint32, c_int, c_uint64, POINTER(c_void_p)),
+    "pack_positive": (c_void_p, c_uint32, c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_uint64)),
+    "compute": (c_void_p, POINTER(Affine), c_void_p, c_void_p, c_void_p, c_void_p),
     "decode": (c_void_p, c_void_p, c_void_p, c_size_t),
     "compress": (c_void_p, POINTER(Job), c_void_p, c_void_p, c_size_t, POINTER(c_size_t)),
     "decompress": (c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, POINTER(c_size_t)),

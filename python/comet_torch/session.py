@@ -9,7 +9,7 @@ import os
 import torch
 
 from comet_codec import CometError
-from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Figures, Job, native)
+from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Affine, Figures, Job, native)
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 _SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
@@ -93,11 +93,29 @@ class Session:
                                                tensor.numel(), ctypes.byref(block))
         return block.value
 
+    def pack_positive(self, tensor):
+        """A block of where a tensor is not <= 0, and the number of such elements. The tensor is dense, its type one of the first three
+        of DTYPES."""
+        block, count = ctypes.c_void_p(), ctypes.c_uint64()
+        self.native.comet_native_pack_positive(self.handle, DTYPES[tensor.dtype], tensor.data_ptr(), tensor.numel(), ctypes.byref(block),
+                                               ctypes.byref(count))
+        return block.value, count.value
+
     # ---- decoding ----
 
     def decode(self, block, tensor):
         """Decodes into a tensor that is dense in memory."""
         self._decode(self.handle, block, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+    def compute(self, scale, shift, signs, x, add, y):
+        """y = scale x + shift + add, dimension 1 being that of the channels; with a block of signs, as ReLU's result. x, add and y are
+        dense and of the same shape; scale and shift are f32."""
+        channels = scale.numel()
+        outer = y.shape[0] if y.is_contiguous() else y.numel() // channels
+        affine = Affine(dtype=DTYPES[y.dtype], n_outer=outer, n_channels=channels, n_inner=y.numel() // (outer * channels),
+                        scale=scale.data_ptr(), shift=shift.data_ptr())
+        self.native.comet_native_compute(self.handle, ctypes.byref(affine), signs, x.data_ptr(), None if add is None else add.data_ptr(),
+                                         y.data_ptr())
 
     def block_bytes(self, block):
         return self.native.comet_native_block_bytes(block)

@@ -4,6 +4,7 @@
  *
  *   session   comet_native_create, comet_native_destroy: threads, contexts and a pool of blocks
  *   blocks    comet_native_encode, comet_native_pack_*, comet_native_decode, comet_native_free: tensors kept by the library
+ *   relu      comet_native_pack_positive, comet_native_compute: results of ReLU as signs, and computed again from other arrays
  *   frames    comet_native_compress, comet_native_decompress, comet_native_describe, comet_native_compare: whole frames
  *   adaptive  comet_native_adapt_*: bounds from what errors do to gradients, src/adapt/adapt.h
  *
@@ -90,6 +91,26 @@ COMET_API int comet_native_pack_two(comet_native_session *session, const void *s
  * null, and the call succeeds. */
 COMET_API int comet_native_pack_integers(comet_native_session *session, const void *src, uint32_t element_bytes, int is_signed,
                                          uint64_t n_elements, comet_native_block **out);
+
+/* ---- results of ReLU: signs, and values that follow from other arrays ---- */
+
+/* Stores where an array of f32, f16 or bf16 is not <= 0, one bit an element, as a block of bytes 0 and 1. A NaN counts as
+ * positive, as it does for PyTorch's gradient. */
+COMET_API int comet_native_pack_positive(comet_native_session *session, uint32_t dtype, const void *src, uint64_t n_elements,
+                                         comet_native_block **out, uint64_t *n_positive);
+
+/* Arrays [n_outer][n_channels][n_inner], and a factor and a summand for each channel. */
+typedef struct comet_native_affine {
+    size_t size;
+    uint32_t dtype; /* comet_dtype: f32, f16 or bf16 */
+    uint64_t n_outer, n_channels, n_inner;
+    const float *scale, *shift;
+} comet_native_affine;
+
+/* y = scale x + shift + add; add may be null, and y may be x or add. With signs, a block of comet_native_pack_positive, y is 0
+ * where that array was not positive, and no less than the smallest normal number elsewhere. */
+COMET_API int comet_native_compute(comet_native_session *session, const comet_native_affine *affine,
+                                   const comet_native_block *signs, const void *x, const void *add, void *y);
 
 /* Decodes a block of any kind; dst_bytes must be what comet_native_raw_bytes says, and dst aligned to the element. */
 COMET_API int comet_native_decode(comet_native_session *session, const comet_native_block *block, void *dst, size_t dst_bytes);

@@ -5,36 +5,11 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "bits.h"
 #include "blocks.h"
-
-enum { GROUP = 64 };
 
 #define PASTE_(a, b) a##b
 #define PASTE(a, b) PASTE_(a, b)
-
-/* Bit k of the result is flags[k], each 0 or 1. */
-static uint64_t word_of_flags(const uint8_t *flags)
-{
-    uint64_t word = 0;
-    for (unsigned byte = 0; byte < 8; byte++) {
-        uint64_t eight = 0;
-        for (unsigned k = 0; k < 8; k++)
-            eight |= (uint64_t)flags[8 * byte + k] << (8 * k);
-        word |= ((eight * UINT64_C(0x0102040810204080)) >> 56) << (8 * byte);
-    }
-    return word;
-}
-
-static void flags_of_word(uint64_t word, uint8_t *flags)
-{
-    for (unsigned byte = 0; byte < 8; byte++) {
-        const uint64_t copies = ((word >> (8 * byte)) & 0xff) * UINT64_C(0x0101010101010101);
-        const uint64_t bits = copies & UINT64_C(0x8040201008040201);
-        const uint64_t eight = ((bits + UINT64_C(0x7f7f7f7f7f7f7f7f)) >> 7) & UINT64_C(0x0101010101010101);
-        for (unsigned k = 0; k < 8; k++)
-            flags[8 * byte + k] = (uint8_t)(eight >> (8 * k));
-    }
-}
 
 #define WIDTH 8
 #include "pack_two_loops.h"
