@@ -67,6 +67,8 @@ def _form_of(roles, tensor):
 
 
 class Assessor:
+    adapts = True
+
     def __init__(self, noise=0.01, level="fast", window=1000):
         if not (0 < noise < 1):
             raise ValueError(f"noise={noise!r}: the share of noise that errors may add lies between 0 and 1; 0.01 is usual")
@@ -137,7 +139,7 @@ class Assessor:
             # Where a form did not fit this time, eb has another unit.
             if self.watching and content.eb > 0 and content.bound.form == place.form:
                 sampled = self._is_sampled(use, saved)
-                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled, self._others(saved, content))
+                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled, self._sources(saved, content))
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 
@@ -151,11 +153,12 @@ class Assessor:
             self.added |= self.adaptive.n_assessed > 0
         return use
 
-    def _others(self, saved, content):
-        """A tensor that is computed from several has the errors of all. Each of them is held responsible for the whole, so that all their
-        bounds fall or rise by the same factor."""
-        found = []
-        for source in getattr(content, "sources", ())[1:]:
+    def _sources(self, saved, content):
+        """The uses whose errors the tensor has, with their bounds. One that is computed from several has the errors of all, and each of
+        them is held responsible for the whole, so that all their bounds fall or rise by the same factor."""
+        sources = getattr(content, "sources", (content,))
+        found = [(saved.key, sources[0].eb)]
+        for source in sources[1:]:
             if source.site.key in self.places:
                 key = f"{saved.key} from {source.site.key}"
                 if key not in self.uses:
@@ -182,7 +185,7 @@ class Assessor:
             for seen in watch.observe(grad_inputs, grad_outputs):
                 known[seen.key] &= self._observed(seen, facts[seen.key], due)
             for key in known:
-                for one in (key,) + tuple(other for other, _ in facts[key].others):
+                for one, _ in facts[key].sources:
                     self.uses[one].known |= known[key] and due
 
     def unpacked(self, ticket, tensor):
@@ -223,9 +226,9 @@ class Assessor:
         if not due or self.unsafe or seen.gain is None or noise is None:
             return False
         gain = seen.gain if seen.local is None else max(seen.gain, seen.local / (_LOCAL * max(1, self.n_pass)))
-        measured = seen.quotient * gain * facts.eb**2
-        for key, eb in ((seen.key, facts.eb),) + facts.others:
-            self.adaptive.observe(self._consumer_of(self.uses[key], seen), gain, noise, measured, eb)
+        harm = gain * facts.eb**2
+        for key, eb in facts.sources:
+            self.adaptive.observe(self._consumer_of(self.uses[key], seen), harm / eb**2, noise, seen.quotient * harm, eb)
         return True
 
     def _noise_of(self, use, seen):

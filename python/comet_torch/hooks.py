@@ -5,7 +5,7 @@ its role and codes the tensor. `unpack` gives the tensor back in backward.
 """
 import torch
 
-from . import recompute
+from . import recompute, rectified
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
@@ -121,7 +121,7 @@ class Hooks:
             return False
         if role is Role.INTERVAL and self._place_interval(node, kind, saved):
             return False
-        content = self._content(kind, saved, storage, fields, roles)
+        content = self._content(node, kind, saved, storage, fields, roles)
         if content is None:
             self._leave(saved)
             return False
@@ -153,7 +153,7 @@ class Hooks:
             return True
         return False
 
-    def _content(self, kind, saved, storage, fields, roles):
+    def _content(self, node, kind, saved, storage, fields, roles):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
         saved.key = self.sites.name(kind, saved.field)
@@ -167,12 +167,13 @@ class Hooks:
             site = saved.site = content.site
             site.learn(saved.role)
             if _serves(content, saved.role) and _meets(content, override):
-                if type(content) is recompute.Derived:
+                if isinstance(content, recompute.Derived):
                     saved.site = content.source.site
                 return content
-        if saved.role in recompute.ROLES and content is None and override is None and not (site.exact or site.support):
-            derived = self._derived(saved, site, storage)
+        if content is None and override is None and not site.exact:
+            derived = self._derived(node, saved, site)
             if derived is not None:
+                self.registry.add(storage, derived)
                 return derived
         bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
         if bound is RAW or site.incompressible:
@@ -186,13 +187,16 @@ class Hooks:
         self.report.coded(site, content)
         return content
 
-    def _derived(self, saved, site, storage):
+    def _derived(self, node, saved, site):
         """A content that is computed again from others, where that is possible."""
-        content = recompute.derive(self, saved.tensor, site)
+        content = None
+        if saved.role is Role.RELU and self.assessor.adapts:  # a fixed bound is that of each tensor, not of what it is computed from
+            content = rectified.derive(self, node, saved.tensor, site)
+        elif saved.role in recompute.ROLES and not site.support:
+            content = recompute.derive(self, saved.tensor, site)
         if content is not None:
             content.site, saved.site = site, content.source.site
-            self.registry.add(storage, content)
-            self.report.derived(site, content.raw_bytes)
+            self.report.derived(site, content)
         return content
 
     def _existing(self, storage, tensor):
@@ -227,17 +231,19 @@ class Hooks:
             raise changed(content.shape, content.token._version, content.version)
         if not isinstance(content, Content):
             return content.decode()
-        tensor = self._decoded(content)
+        tensor = self._decoded(ticket, content)
         if ticket.view is not None:
             tensor = tensor.as_strided(*ticket.view)
         if ticket.sample is not None:
             self.assessor.unpacked(ticket, tensor)
         return tensor
 
-    def _decoded(self, content):
+    def _decoded(self, ticket, content):
         """The dense values, to a ticket."""
         content.n_open -= 1
-        return self._dense(content)
+        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
+            return content.signs()
+        return self.read_content(content)
 
     def read(self, ticket):
         """The values of a ticket, to compute others from."""
@@ -245,17 +251,21 @@ class Hooks:
             if ticket.raw._version != ticket.version:
                 raise changed(ticket.raw.shape, ticket.raw._version, ticket.version)
             return ticket.raw
-        tensor = self._dense(ticket.content)
+        tensor = self.read_content(ticket.content)
         return tensor if ticket.view is None else tensor.as_strided(*ticket.view)
 
-    def _dense(self, content):
-        """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
+    def _is_recent(self, content):
         recent = self.recent
-        if recent is not None and recent[0] is content and recent[1]._version == recent[2]:
+        return recent is not None and recent[0] is content and recent[1]._version == recent[2]
+
+    def read_content(self, content):
+        """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
+        if self._is_recent(content):
+            dense = self.recent[1]
             if content.n_open <= 0:
                 self.recent = None
-            return recent[1]
-        self.recent = recent = None
+            return dense
+        self.recent = None
         dense = content.decode()
         self.report.decoded(content)
         if content.n_open > 0:

@@ -59,18 +59,33 @@ def _gelu(node):
 _ELEMENTWISE = {"Gelu": _gelu, "Silu": lambda node: F.silu, "Hardswish": lambda node: F.hardswish}
 
 
-def _layer_norm(tickets):
-    operands = [tickets.get(field) for field in ("input", "result1", "result2", "weight", "bias")]
-    if not all(_usable(ticket) for ticket in operands[:3]) or not all(_usable(ticket) or ticket is None for ticket in operands[3:]):
+def _row_norm(function, needed, affine):
+    """Of the tickets that a norm needs, and of those that a norm without weights lacks."""
+    if not all(_usable(ticket) for ticket in needed) or not all(_usable(ticket) or ticket is None for ticket in affine):
         return None
-    weight, bias = operands[3:]
+    return Call(function, *[Value(ticket) for ticket in needed + affine if ticket is not None])
+
+
+def _layer_norm(tickets):
+    weight, bias = affine = [tickets.get(field) for field in ("weight", "bias")]
 
     def function(x, mean, rstd, *affine):
         y = (x - mean).mul_(rstd)
         y = y.mul_(affine[0]) if weight is not None else y
         return y.add_(affine[-1]) if bias is not None else y
 
-    return Call(function, *[Value(ticket) for ticket in operands if ticket is not None])
+    return _row_norm(function, [tickets.get(field) for field in ("input", "result1", "result2")], affine)
+
+
+def _rms_norm(tickets):
+    def function(x, rstd, *weight):
+        y = x * rstd.to(x.dtype)
+        return y.mul_(weight[0]) if weight else y
+
+    return _row_norm(function, [tickets.get(field) for field in ("input", "result1")], [tickets.get("weight")])
+
+
+_ROW_NORMS = {"NativeLayerNorm": _layer_norm, "FusedRmsNorm": _rms_norm}
 
 
 def _product(structure, node, tickets, depth):
@@ -94,31 +109,48 @@ def expression(structure, node, depth=0):
     if kind in _ELEMENTWISE:
         ticket = structure.tickets(node).get("self")
         return Call(_ELEMENTWISE[kind](node), Value(ticket)) if _usable(ticket) else None
-    if kind == "NativeLayerNorm":
-        return _layer_norm(structure.tickets(node))
+    if kind in _ROW_NORMS:
+        return _ROW_NORMS[kind](structure.tickets(node))
     if kind == "Mul":
         return _product(structure, node, structure.tickets(node), depth)
     return None
 
 
 class Derived(Content):
-    """A content that has no block: its values follow from other contents."""
+    """A content whose values are not stored: they follow from `contents`. `eb` is that of an error in the values which does the same
+    harm as theirs."""
 
-    __slots__ = ("formula", "read", "source", "sources")
+    __slots__ = ("source", "sources")
 
-    def __init__(self, session, tensor, formula, read):
+    def __init__(self, session, tensor, contents, eb=None):
         super().__init__(session, tensor, tensor, tensor.storage_offset())
-        self.formula, self.read = formula, read
-        contents = [ticket.content for ticket in formula.tickets() if ticket.content is not None]
-        for content in contents:
-            content.n_open += 1
-        stored = (one for content in contents for one in (content.sources if type(content) is Derived else (content,)))
+        stored = (one for content in contents for one in (content.sources if isinstance(content, Derived) else (content,)))
         self.sources = tuple(dict.fromkeys(content for content in stored if not content.lossless))  # what has errors of its own
         self.source = self.sources[0]
-        self.eb, self.bound, self.nonzero = self.source.eb, self.source.bound, self.source.nonzero
+        self.eb, self.bound, self.nonzero = self.source.eb if eb is None else eb, self.source.bound, self.source.nonzero
         self.lossless = self.support = False
 
+
+class Elementwise(Derived):
+    """The result of elementwise functions."""
+
+    __slots__ = ("formula", "read", "contents", "waits")
+
+    def __init__(self, session, tensor, formula, read):
+        self.contents = [ticket.content for ticket in formula.tickets() if ticket.content is not None]
+        super().__init__(session, tensor, self.contents)
+        self.formula, self.read, self.waits = formula, read, True
+        for content in self.contents:
+            content.n_open += 1
+
     def decode(self):
+        if self.waits:
+            self.waits = False
+            for content in self.contents:
+                content.n_open -= 1
+        return self.values()
+
+    def values(self):
         values = self.formula.compute(self.read)
         if values.shape != self.shape:
             values = values.reshape(self.shape)
@@ -130,22 +162,22 @@ class Derived(Content):
 def derive(hooks, tensor, site):
     """A content of the tensor that is computed from others, or None."""
     version = tensor._version
-    if tensor.grad_fn is None or site.derivable not in (None, version) or not _fills_its_memory(tensor):
+    if tensor.grad_fn is None or site.derivable not in (None, version) or not fills_its_memory(tensor):
         return None
     if version != 0 and kind_of(tensor.grad_fn) not in _ELEMENTWISE:
         return None
     formula = expression(hooks.structure, tensor.grad_fn)
     if formula is None or not _has_error(formula):
         return None
-    content = Derived(hooks.coder.session, tensor, formula, hooks.read)
+    content = Elementwise(hooks.coder.session, tensor, formula, hooks.read)
     if site.derivable is None:
-        values = content.decode()
+        values = content.values()
         hooks.recent = None  # which keeps what was decoded
         site.derivable = version if _agrees(values, tensor, content.eb if version != 0 else None) else NEVER
     return content if site.derivable != NEVER else None
 
 
-def _fills_its_memory(tensor):
+def fills_its_memory(tensor):
     return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
 
 

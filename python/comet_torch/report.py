@@ -46,12 +46,13 @@ class Report:
         figures.raw += content.raw_bytes
         figures.coded += content.coded_bytes
 
-    def derived(self, site, n_bytes):
-        """A tensor of the site is computed again in backward, from another that is coded."""
+    def derived(self, site, content):
+        """A tensor of the site is computed again in backward, from others that are coded. Of a result of ReLU the signs are stored."""
         figures = self._of(site)
         figures.n += 1
-        figures.raw += n_bytes
-        figures.derived += n_bytes
+        figures.raw += content.raw_bytes
+        figures.coded += content.coded_bytes
+        figures.derived += content.raw_bytes
 
     def decoded(self, content):
         if content.site is not None and content.site.figures is not None:

@@ -27,12 +27,12 @@ HARMLESS = frozenset({Role.RELU, Role.SHAPE})
 class Facts(NamedTuple):
     """How a saved tensor is stored in this step."""
 
-    eb: float
+    eb: float  # of the values, however they come about
     nonzero: float  # share of elements
     relative: Optional[str]
     turn: int  # counts the times that this use was measured
     sampled: bool  # it is its turn to keep a sample
-    others: tuple = ()  # (key, eb) of further tensors that this one is computed from
+    sources: tuple  # (key, eb) of the uses whose errors it has: its own, or of tensors that it is computed from
 
 
 class Observation(NamedTuple):

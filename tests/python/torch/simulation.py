@@ -69,7 +69,7 @@ class Simulation:
 
     def observed(self, turn=0):
         """{kind of observation: Observation} of the field, from one exact backward pass."""
-        facts = {f.key: Facts(self.eb, self.nonzero, self.form, turn, False) for f in self.fields.values() if f is self.field}
+        facts = {f.key: Facts(self.eb, self.nonzero, self.form, turn, False, ()) for f in self.fields.values() if f is self.field}
         watch, found = watch_of(self.node, self.kind, self.fields, facts), []
         handle = self.node.register_hook(lambda grad_inputs, grad_outputs: found.extend(watch.observe(grad_inputs, grad_outputs)))
         self.gradients()

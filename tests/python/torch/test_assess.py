@@ -1,6 +1,7 @@
 """Adaptive bounds in training: that they come about, that errors are what they are to be, and that they resume to the bit."""
 import copy
 import math
+import weakref
 
 import pytest
 import torch
@@ -93,6 +94,23 @@ def test_bounds_come_about_and_errors_are_what_they_may_be():
     ratios = [ratio for ratio in ratios if math.isfinite(ratio)]
     print("measured / allowed", ratios)
     assert ratios and all(0.3 < ratio < 1.5 for ratio in ratios)
+
+
+def test_assessed_steps_keep_no_tensors():
+    """Samples of what forward saved are copies: the input of a sampled convolution is freed before backward."""
+    net, optimiser = make()
+    outputs = []
+    net.bn1.register_forward_hook(lambda module, inputs, output: outputs.append(weakref.ref(output)))
+    net.conv2.register_forward_pre_hook(lambda module, inputs: outputs.append(weakref.ref(inputs[0])))
+    with comet_torch.compress(net, optimiser) as memory:
+        train(net, optimiser, memory, batches(4, 1))
+        outputs.clear()
+        n_sampled = [use.n_sampled for use in memory.assessor.uses.values()]
+        x, y = next(batches(1, 2))
+        loss = F.cross_entropy(net(x), y)
+        assert [use.n_sampled for use in memory.assessor.uses.values()] != n_sampled
+        assert [output() for output in outputs] == [None, None]
+        loss.backward()
 
 
 def test_first_steps_are_near_lossless():

@@ -12,7 +12,6 @@ import nets
 EB = "0.005std"
 
 
-
 class Swiglu(nn.Module):
     def __init__(self):
         super().__init__()
@@ -46,6 +45,10 @@ CASES = {  # the network, and how many tensors are computed again
     "relu": (lambda: Plain(nn.ReLU()), 0),
     "silu in place": (lambda: Plain(nn.SiLU(inplace=True)), 1),
 }
+
+if hasattr(nn, "RMSNorm"):
+    CASES["rms norm"] = (lambda: Plain(nn.RMSNorm(64)), 1)
+    CASES["rms norm alone"] = (lambda: Plain(nn.RMSNorm(64, elementwise_affine=False)), 1)
 
 
 def derived_sites(mem):
