@@ -1,6 +1,7 @@
 """The nets that benchmarks and tests of comet_torch train: ResNet-50, ViT-B/16 and GPT-2 small, which need torch alone.
 
-`Workload` is a net with a batch of made-up data, its loss and its optimiser. ResNet-50 has the modules and names of torchvision's.
+`Workload` is a net with batches of made-up data, its loss and its optimiser. Each step has a new batch: the gradients of one batch seen
+again and again would have no noise, from which bounds follow. ResNet-50 has the modules and names of torchvision's.
 """
 import pathlib
 import sys
@@ -56,10 +57,14 @@ class ResNet50(nn.Module):
 
 
 class Workload:
-    """A net, its batch and its optimiser. `blocks` are the modules that checkpointing wraps."""
+    """A net, `draw`, which makes a batch of (inputs, targets), and an optimiser. `blocks` are the modules that checkpointing wraps."""
 
-    def __init__(self, model, inputs, targets, optimizer, blocks):
-        self.model, self.inputs, self.targets, self.optimizer, self.blocks = model, inputs, targets, optimizer, blocks
+    def __init__(self, model, draw, optimizer, blocks):
+        self.model, self.draw, self.optimizer, self.blocks = model, draw, optimizer, blocks
+        self.inputs = self.targets = None
+
+    def next_batch(self):
+        self.inputs, self.targets = self.draw()
 
     def loss(self):
         logits = self.model(self.inputs)
@@ -89,26 +94,39 @@ class Workload:
 
 
 def images(batch, side, classes):
-    return torch.randn(batch, 3, side, side), torch.randint(classes, (batch,))
+    """Random images with the spectrum of photographs, whose amplitudes fall as 1 / frequency, of deviation 1. Their colours have most of
+    their structure in common."""
+    y, x = torch.fft.fftfreq(side)[:, None], torch.fft.rfftfreq(side)[None, :]
+    amplitudes = 1 / (y.square() + x.square()).sqrt().clamp(min=1 / side)
+    noise = torch.randn(batch, 4, side, side)
+    noise = noise[:, :1] + 0.3 * noise[:, 1:]
+    pictures = torch.fft.irfft2(torch.fft.rfft2(noise) * amplitudes, s=(side, side))
+    pictures -= pictures.mean((1, 2, 3), keepdim=True)
+    return pictures / pictures.std((1, 2, 3), keepdim=True), torch.randint(classes, (batch,))
+
+
+def text(batch, length):
+    """Tokens, and the one that follows each."""
+    tokens = torch.randint(50257, (batch, length + 1))
+    return tokens[:, :-1], tokens[:, 1:]
 
 
 def resnet50(batch=32, image=224):
     model = ResNet50()
     optimizer = torch.optim.SGD(model.parameters(), 0.01, 0.9, weight_decay=5e-4)
-    return Workload(model, *images(batch, image, 1000), optimizer, [m for m in model.modules() if isinstance(m, Bottleneck)])
+    return Workload(model, lambda: images(batch, image, 1000), optimizer, [m for m in model.modules() if isinstance(m, Bottleneck)])
 
 
 def vit_b16(batch=20, image=224):
     model = Vit(image)
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    return Workload(model, *images(batch, image, 1000), optimizer, list(model.blocks))
+    return Workload(model, lambda: images(batch, image, 1000), optimizer, list(model.blocks))
 
 
 def gpt2_small(batch=5, length=512):
     model = Gpt()
-    tokens = torch.randint(50257, (batch, length + 1))
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4)
-    return Workload(model, tokens[:, :-1], tokens[:, 1:], optimizer, list(model.blocks))
+    return Workload(model, lambda: text(batch, length), optimizer, list(model.blocks))
 
 
 WORKLOADS = {"resnet50": resnet50, "vit_b16": vit_b16, "gpt2_small": gpt2_small}
