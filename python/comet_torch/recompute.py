@@ -59,33 +59,18 @@ def _gelu(node):
 _ELEMENTWISE = {"Gelu": _gelu, "Silu": lambda node: F.silu, "Hardswish": lambda node: F.hardswish}
 
 
-def _row_norm(function, needed, affine):
-    """Of the tickets that a norm needs, and of those that a norm without weights lacks."""
-    if not all(_usable(ticket) for ticket in needed) or not all(_usable(ticket) or ticket is None for ticket in affine):
-        return None
-    return Call(function, *[Value(ticket) for ticket in needed + affine if ticket is not None])
-
-
 def _layer_norm(tickets):
-    weight, bias = affine = [tickets.get(field) for field in ("weight", "bias")]
+    operands = [tickets.get(field) for field in ("input", "result1", "result2", "weight", "bias")]
+    if not all(_usable(ticket) for ticket in operands[:3]) or not all(_usable(ticket) or ticket is None for ticket in operands[3:]):
+        return None
+    weight, bias = operands[3:]
 
     def function(x, mean, rstd, *affine):
         y = (x - mean).mul_(rstd)
         y = y.mul_(affine[0]) if weight is not None else y
         return y.add_(affine[-1]) if bias is not None else y
 
-    return _row_norm(function, [tickets.get(field) for field in ("input", "result1", "result2")], affine)
-
-
-def _rms_norm(tickets):
-    def function(x, rstd, *weight):
-        y = x * rstd.to(x.dtype)
-        return y.mul_(weight[0]) if weight else y
-
-    return _row_norm(function, [tickets.get(field) for field in ("input", "result1")], [tickets.get("weight")])
-
-
-_ROW_NORMS = {"NativeLayerNorm": _layer_norm, "FusedRmsNorm": _rms_norm}
+    return Call(function, *[Value(ticket) for ticket in operands if ticket is not None])
 
 
 def _product(structure, node, tickets, depth):
@@ -109,8 +94,8 @@ def expression(structure, node, depth=0):
     if kind in _ELEMENTWISE:
         ticket = structure.tickets(node).get("self")
         return Call(_ELEMENTWISE[kind](node), Value(ticket)) if _usable(ticket) else None
-    if kind in _ROW_NORMS:
-        return _ROW_NORMS[kind](structure.tickets(node))
+    if kind == "NativeLayerNorm":
+        return _layer_norm(structure.tickets(node))
     if kind == "Mul":
         return _product(structure, node, structure.tickets(node), depth)
     return None
