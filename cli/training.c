@@ -9,7 +9,7 @@
 
 #ifdef COMET_HAVE_TRAIN
 
-#include "comet/model.h"
+#include "comet/train.h"
 
 const char *training_missing(void)
 {

@@ -15,6 +15,7 @@ static const synonyms options[] = {
     {"clip", " clip-grad clip-grad-norm clip-gradient clip-norm clipnorm grad-clip gradient-clip gradient-clip-val "
              "max-grad-norm "},
     {"compress", " compression "},
+    {"convolutions", " autotune benchmark conv-algo conv-algorithm cudnn-benchmark no-winograd winograd "},
     {"data", " data-dir data-folder data-path datadir dataset dataset-path train-data train-dir "},
     {"epochs", " max-epochs n-epochs num-epochs num-train-epochs "},
     {"error", " abs-error bound error-bound tolerance "},

@@ -22,6 +22,7 @@
 #include "kit/turns.h"
 #include "train/bench_batches.h"
 #include "train/compression_args.h"
+#include "train/convolutions.h"
 #include "train/figures.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
@@ -41,6 +42,11 @@ typedef struct mode_list {
     comet_compress_mode items[MAX_MODES];
 } mode_list;
 
+typedef struct convolutions_list {
+    size_t n;
+    comet_convolutions items[MAX_MODES];
+} convolutions_list;
+
 typedef struct bench_args {
     net_args net;
     compression_args compression;
@@ -48,7 +54,8 @@ typedef struct bench_args {
     double rate;
     batch_list batches;
     mode_list modes;
-    bool json, in_process, turns, assess, table, no_winograd, no_recompute;
+    convolutions_list convolutions;
+    bool json, in_process, turns, assess, table, no_recompute;
 } bench_args;
 
 static bool set_batches(void *target, const char *text, reason *why)
@@ -82,6 +89,20 @@ static bool set_modes(void *target, const char *text, reason *why)
     return true;
 }
 
+static bool set_convolutions_list(void *target, const char *text, reason *why)
+{
+    convolutions_list list = {.n = 0};
+    for (const char *at = text; at; list.n++) {
+        char one[24];
+        if (list.n == MAX_MODES || !text_take_item(&at, one, sizeof one))
+            return reason_set(why, "'%.60s' is not a list of rule, timed and direct", text);
+        if (!convolutions_parse(one, &list.items[list.n], why))
+            return false;
+    }
+    *(convolutions_list *)target = list;
+    return true;
+}
+
 static bool set_warm(void *target, const char *text, reason *why)
 {
     return number_u64(text, 0, MAX_STEPS, target, why);
@@ -112,7 +133,8 @@ static const option options[] = {
     {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no built-in net diverges)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
     {0, "seed", "N", set_u64, AT(seed), "seed of weights and images (default 0)"},
-    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
+    {0, "convolutions", "LIST", set_convolutions_list, AT(convolutions),
+     "list of rule, timed and direct, separated by commas (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
      "keep tensors that backward could compute again: faster without compression, more memory"},
     {0, "table", NULL, set_flag, AT(table), "print the memory table, too, on stderr"},
@@ -127,7 +149,19 @@ static const option options[] = {
 typedef struct setting {
     uint64_t batch;
     comet_compress_mode mode;
+    comet_convolutions convolutions;
 } setting;
+
+static size_t n_settings(const bench_args *args)
+{
+    return args->modes.n * args->convolutions.n;
+}
+
+static setting setting_at(const bench_args *args, uint64_t batch, size_t index)
+{
+    return (setting){batch, args->modes.items[index / args->convolutions.n],
+                     args->convolutions.items[index % args->convolutions.n]};
+}
 
 typedef struct measurement {
     double *seconds; /* one for each measured step */
@@ -192,21 +226,38 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.batch = (uint32_t)s.batch;
     params.n_threads = (uint32_t)args->n_threads;
     params.seed = args->seed;
-    params.no_winograd = args->no_winograd;
+    params.convolutions = s.convolutions;
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
     compression_fill(&args->compression, s.mode, &params.compression);
     return params;
 }
 
+/* A trial is not measured, and in turns it disturbs no step of the others. */
+static cli_exit choose_convolutions(const bench_args *args, const comet_net *net, comet_model_params *params, char **choices)
+{
+    char text[CONVOLUTIONS_TEXT_BYTES];
+    if (args->turns)
+        turn_take();
+    const cli_exit code = convolutions_settle(net, params, choices, text);
+    if (args->turns)
+        turn_pass();
+    if (text[0] != '\0')
+        say("%s", text);
+    return code;
+}
+
 static cli_exit measure(const bench_args *args, const comet_net *net, setting s, measurement *m)
 {
-    const comet_model_params params = model_params(args, s);
+    comet_model_params params = model_params(args, s);
+    char *choices = NULL;
     const uint64_t n_steps = args->warm + args->steps;
     bench_batches batches = {0};
     comet_model *model = NULL;
-    comet_status status = comet_model_check_memory(net, &params, 0);
-    cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, comet_net_name(net));
+    comet_status status = COMET_OK;
+    cli_exit code = choose_convolutions(args, net, &params, &choices);
+    if (code == CLI_OK && (status = comet_model_check_memory(net, &params, 0)) != COMET_OK)
+        code = fail_status(status, comet_net_name(net));
     if (code == CLI_OK)
         code = bench_batches_make(net, params.batch, n_steps < DISTINCT_BATCHES ? n_steps : DISTINCT_BATCHES, args->seed,
                                   &batches);
@@ -218,6 +269,7 @@ static cli_exit measure(const bench_args *args, const comet_net *net, setting s,
         code = run_steps(args, model, &batches, m);
     comet_model_destroy(model);
     bench_batches_free(&batches);
+    free(choices);
     return code;
 }
 
@@ -239,6 +291,7 @@ static json describe(const bench_args *args, const comet_net *net, setting s, me
     json_add_u64(&j, "steps", args->steps);
     json_add_u64(&j, "warm", args->warm);
     json_add_bool(&j, "assess", args->assess);
+    json_add_text(&j, "convolutions", comet_convolutions_name(s.convolutions));
     json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
@@ -310,7 +363,7 @@ static void command_of(const bench_args *args, setting s, command *c)
     command_share(c, "--rate", args->rate);
     command_number(c, "--threads", args->n_threads);
     command_number(c, "--seed", args->seed);
-    command_flag(c, "--no-winograd", args->no_winograd);
+    command_text(c, "--convolutions", comet_convolutions_name(s.convolutions));
     command_flag(c, "--no-recompute", args->no_recompute);
     command_flag(c, "--table", args->table);
     command_flag(c, "--turns", args->turns);
@@ -320,7 +373,8 @@ enum { WHAT_BYTES = 64 };
 
 static const char *what_of(setting s, char text[WHAT_BYTES])
 {
-    snprintf(text, WHAT_BYTES, "batch %" PRIu64 ", %s", s.batch, mode_name(s.mode));
+    snprintf(text, WHAT_BYTES, "batch %" PRIu64 ", %s, convolutions %s", s.batch, mode_name(s.mode),
+             comet_convolutions_name(s.convolutions));
     return text;
 }
 
@@ -336,8 +390,8 @@ static cli_exit measure_apart(const bench_args *args, setting s, char **text)
 
 static void print_head(void)
 {
-    printf("%-16s %5s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8s\n", "net", "batch", "compress", "images/s", "best",
-           "vs off", "peak", "less", "planned", "saved", "ratio", "conv", "coding", "loss");
+    printf("%-16s %5s %8s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8s\n", "net", "batch", "compress", "convolve",
+           "images/s", "best", "vs off", "peak", "less", "planned", "saved", "ratio", "conv", "coding", "loss");
 }
 
 /* A number in the given format, or a dash for NaN. */
@@ -353,9 +407,12 @@ static void print_row(const cJSON *row)
 {
     char t[6][24], s[3][SIZE_TEXT_BYTES];
     const cJSON *net = cJSON_GetObjectItemCaseSensitive(row, "net"), *mode = cJSON_GetObjectItemCaseSensitive(row, "compress");
-    printf("%-16s %5.0f %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
-           json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?", json_number(row, "images_per_s"),
-           json_number(row, "best_images_per_s"), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
+    const cJSON *ways = cJSON_GetObjectItemCaseSensitive(row, "convolutions");
+    printf("%-16s %5.0f %8s %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n",
+           cJSON_IsString(net) ? net->valuestring : "?", json_number(row, "batch"),
+           cJSON_IsString(mode) ? mode->valuestring : "?", cJSON_IsString(ways) ? ways->valuestring : "?",
+           json_number(row, "images_per_s"), json_number(row, "best_images_per_s"),
+           cell(t[0], "%.3f", json_number(row, "speed_of_off")),
            comet_size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
            cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
            comet_size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
@@ -394,8 +451,8 @@ static cli_exit bench_one_by_one(const bench_args *args, uint64_t batch)
 {
     cJSON *off = NULL;
     cli_exit code = CLI_OK;
-    for (size_t i = 0; i < args->modes.n && code == CLI_OK; i++) {
-        const setting s = {batch, args->modes.items[i]};
+    for (size_t i = 0; i < n_settings(args) && code == CLI_OK; i++) {
+        const setting s = setting_at(args, batch, i);
         char *text = NULL;
         code = args->in_process ? measure_here(args, s, &text) : measure_apart(args, s, &text);
         if (code == CLI_OK)
@@ -410,9 +467,9 @@ static cli_exit bench_one_by_one(const bench_args *args, uint64_t batch)
 static cli_exit start_all(const bench_args *args, uint64_t batch, running *all, size_t *n)
 {
     turn_ring ring;
-    cli_exit code = turns_open(&ring, args->modes.n) ? CLI_OK : fail_errno(CLI_FAILED, errno, "taking turns");
-    for (*n = 0; *n < args->modes.n && code == CLI_OK; *n += code == CLI_OK) {
-        const setting s = {batch, args->modes.items[*n]};
+    cli_exit code = turns_open(&ring, n_settings(args)) ? CLI_OK : fail_errno(CLI_FAILED, errno, "taking turns");
+    for (*n = 0; *n < n_settings(args) && code == CLI_OK; *n += code == CLI_OK) {
+        const setting s = setting_at(args, batch, *n);
         command c;
         char what[WHAT_BYTES];
         command_of(args, s, &c);
@@ -430,7 +487,7 @@ static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
     size_t n;
     cli_exit code = start_all(args, batch, all, &n);
     for (size_t i = 0; i < n; i++) {
-        const setting s = {batch, args->modes.items[i]};
+        const setting s = setting_at(args, batch, i);
         char *text = NULL, what[WHAT_BYTES];
         const cli_exit ended = command_end(&all[i], what_of(s, what), &text);
         if (code == CLI_OK)
@@ -450,10 +507,15 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK)
         code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* reports a wrong net once */
     comet_net_destroy(net);
+    if (args.convolutions.n == 0)
+        args.convolutions = (convolutions_list){.n = 1, .items = {COMET_CONVOLUTIONS_RULE}};
     if (args.batches.n == 0)
         args.batches = (batch_list){.n = 1, .items = {32}};
     if (args.modes.n == 0)
         args.modes = (mode_list){.n = 1, .items = {COMET_COMPRESS_OFF}};
+    if (code == CLI_OK && n_settings(&args) > MAX_MODES)
+        code = fail(CLI_USAGE, "--compress and --convolutions make %zu rows; at most %d are measured", n_settings(&args),
+                    MAX_MODES);
     if (code == CLI_OK && !args.json)
         print_head();
     for (uint32_t i = 0; i < args.batches.n && code == CLI_OK; i++)

@@ -7,6 +7,7 @@
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "train/compression_args.h"
+#include "train/convolutions.h"
 #include "train/train_budget.h"
 #include "train/train_setup.h"
 #include "verbs.h"
@@ -16,7 +17,8 @@ typedef struct plan_args {
     compression_args compression;
     uint64_t image, channels, batch, memory, n_threads;
     comet_optimiser_kind optimiser;
-    bool json, no_winograd, no_recompute;
+    convolutions_arg convolutions;
+    bool json, no_recompute;
 } plan_args;
 
 #define AT(field) offsetof(plan_args, field)
@@ -33,7 +35,8 @@ static const option options[] = {
     OPTION_SIGMA(plan_args),
     OPTION_OVERHEAD(plan_args),
     OPTION_THREADS(plan_args, "threads (default 0: one per core)"),
-    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only"},
+    {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
+     "rule, timed (room for whatever a trial chooses) or direct, as for train (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep tensors that backward could compute again"},
     OPTION_JSON(plan_args, "one JSON object for each forecast (default: tables)"),
 };
@@ -215,7 +218,7 @@ static comet_model_params model_params(const plan_args *args)
     comet_model_params params;
     comet_model_params_init(&params);
     params.n_threads = (uint32_t)args->n_threads;
-    params.no_winograd = args->no_winograd;
+    params.convolutions = args->convolutions.value;
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
     comet_optimiser_init(&params.optimiser, args->optimiser);

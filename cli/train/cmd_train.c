@@ -4,6 +4,7 @@
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include "kit/file_io.h"
 #include "kit/number.h"
 #include "train/compression_args.h"
+#include "train/convolutions.h"
 #include "train/figures.h"
 #include "train/train_budget.h"
 #include "train/train_report.h"
@@ -31,13 +33,14 @@ typedef struct train_args {
     net_args net;
     data_args data;
     compression_args compression;
+    convolutions_arg convolutions;
     budget_args budget;
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
     rate_arg rate;
     double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
-    bool nesterov, resume, force, no_augment, no_winograd, no_recompute, json;
+    bool nesterov, resume, force, no_augment, no_recompute, json;
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
 } train_args;
@@ -123,7 +126,9 @@ static const option options[] = {
     {0, "dump-activations", "DIR", set_text, AT(dump),
      "write the saved activations of one step as .npy files to DIR, made if missing"},
     {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
-    {0, "no-winograd", NULL, set_flag, AT(no_winograd), "direct convolution only: slower, with less rounding error"},
+    {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
+     "3 x 3 ones: rule (Winograd by their shape), timed (a trial of 3 s chooses) or\ndirect (slower, with less rounding "
+     "error); default rule; a resumed run keeps it"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
      "keep tensors that backward could compute again: faster without compression, more memory"},
 };
@@ -167,7 +172,7 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
     model->seed = args->seed;
     model->label_smoothing = (float)args->smoothing;
-    model->no_winograd = args->no_winograd;
+    model->convolutions = args->convolutions.value;
     model->no_recompute = args->no_recompute;
     model->accumulate = (uint32_t)args->accumulate;
     comet_optimiser_init(&model->optimiser, args->optimiser);
@@ -273,6 +278,7 @@ typedef struct run_settings {
     uint64_t batch; /* 0: there is no run, or it is unreadable */
     uint64_t n_threads;
     double rate, warmup; /* negative where there is none */
+    comet_convolutions convolutions;
 } run_settings;
 
 /* Without a checkpoint a new run begins; comet_train_run reports a damaged one. */
@@ -281,7 +287,7 @@ static run_settings settings_of_run(const train_args *args)
     run_settings s = {.rate = -1, .warmup = -1};
     comet_checkpoint_info info = {.size = sizeof info};
     if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
-        s = (run_settings){info.batch, info.n_threads, info.rate, info.warmup_epochs};
+        s = (run_settings){info.batch, info.n_threads, info.rate, info.warmup_epochs, info.convolutions};
     return s;
 }
 
@@ -446,6 +452,8 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     report->seed = p->model.seed;
     report->n_threads = p->model.n_threads > 0 ? p->model.n_threads : comet_cores();
     report->rate = p->schedule.rate;
+    report->convolutions = p->model.convolutions;
+    report->convolution_choices = p->model.convolution_choices;
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
         train_report_failure(report, comet_last_error());
@@ -470,9 +478,41 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 
+/* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
+static cli_exit keep_settings(const train_args *args, const run_settings *earlier, comet_train_params *p, char **choices)
+{
+    if (earlier->batch > 0 && args->budget.batch.value == 0)
+        p->model.batch = (uint32_t)earlier->batch; /* whatever memory there is now */
+    p->model.n_threads = threads_before(args->n_threads, earlier->n_threads);
+    if (earlier->batch > 0 && !args->convolutions.given)
+        p->model.convolutions = earlier->convolutions;
+    if (earlier->batch == 0 || p->model.convolutions != COMET_CONVOLUTIONS_TIMED)
+        return CLI_OK;
+    const comet_status status = comet_checkpoint_convolutions(args->out, p->net, choices);
+    p->model.convolution_choices = *choices;
+    return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+}
+
+/* All that takes time to find out. */
+static cli_exit settle(const train_args *args, const run_settings *earlier, comet_train_params *p, char **choices,
+                       train_report *report)
+{
+    char text[CONVOLUTIONS_TEXT_BYTES];
+    cli_exit code = settle_budget(args, earlier->batch, p, report);
+    if (code != CLI_OK)
+        return code;
+    settle_schedule(args, earlier, p, report);
+    threads_settle(args->n_threads, earlier->n_threads, p, report);
+    code = convolutions_settle(p->net, &p->model, choices, text);
+    if (text[0] != '\0')
+        train_report_note(report, text);
+    return code;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const train_args *args = given;
+    char *choices = NULL;
     train_report report = {.json = args->json};
     session s = {0};
     comet_train_params params;
@@ -489,18 +529,15 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = open_log(args, &report);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
-        if (earlier.batch > 0 && args->budget.batch.value == 0)
-            params.model.batch = (uint32_t)earlier.batch; /* whatever memory there is now */
-        params.model.n_threads = threads_before(args->n_threads, earlier.n_threads);
-        code = settle_budget(args, earlier.batch, &params, &report);
+        code = keep_settings(args, &earlier, &params, &choices);
     }
-    if (code == CLI_OK) {
-        settle_schedule(args, &earlier, &params, &report);
-        threads_settle(args->n_threads, earlier.n_threads, &params, &report);
+    if (code == CLI_OK)
+        code = settle(args, &earlier, &params, &choices, &report);
+    if (code == CLI_OK)
         code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
-    }
     if (report.log)
         fclose(report.log);
+    comet_text_free(choices);
     close_session(&s);
     return code;
 }

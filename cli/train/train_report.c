@@ -145,6 +145,9 @@ static void log_start(train_report *r, const comet_train_event *e)
     json_add_u64(&j, "seed", r->seed);
     json_add_u64(&j, "threads", r->n_threads);
     json_add_double(&j, "rate", r->rate);
+    json_add_text(&j, "convolutions", comet_convolutions_name(r->convolutions));
+    if (r->convolutions == COMET_CONVOLUTIONS_TIMED)
+        json_add_text(&j, "convolution_choices", r->convolution_choices);
     json_add_u64(&j, "batch", comet_model_batch(e->model));
     json_add_u64(&j, "n_steps", e->n_steps);
     json_add_u64(&j, "n_epochs", e->n_epochs);

@@ -16,8 +16,10 @@ typedef struct train_report {
     const char *data; /* parameters of the run, for the log's first line */
     uint64_t seed, n_threads;
     double rate;
-    bool json;       /* print nothing but the result, as JSON, on stdout */
-    bool log_failed; /* a failure of the log was reported; it is reported once */
+    comet_convolutions convolutions;
+    const char *convolution_choices; /* or NULL */
+    bool json;                       /* print nothing but the result, as JSON, on stdout */
+    bool log_failed;                 /* a failure of the log was reported; it is reported once */
     uint64_t first_step, log_every;
     uint64_t n_epochs_shown;
     double loss, top1; /* running means over about 50 steps, for the progress line */

@@ -9,11 +9,9 @@
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by number, in torch's layout
  *   comet_model_describe_*         figures: memory, compression, tensors, what is saved, what was assessed
- *   comet_dnnl_*                   the version of oneDNN, which computes for models
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time; different models may be used
- * by different threads.
- * comet_model_describe_* fill structs that their init function has prepared; others are COMET_ERROR_ARGUMENT.
+ * by different threads. comet_model_describe_* take structs that their init function has prepared; others fail.
  */
 #ifndef COMET_MODEL_H
 #define COMET_MODEL_H
@@ -27,15 +25,6 @@ extern "C" {
 #endif
 
 typedef struct comet_model comet_model;
-
-/* ---- the library that computes ---- */
-
-/* The version of oneDNN that this process has loaded, such as "3.2.0", and that which Comet was built with. Any thread. */
-COMET_API const char *comet_dnnl_version(void);
-COMET_API const char *comet_dnnl_version_built(void);
-/* COMET_ERROR_UNSUPPORTED where their major versions differ, as LD_LIBRARY_PATH or LD_PRELOAD can bring about. No model can
- * then be planned or created. Any thread. */
-COMET_API comet_status comet_dnnl_check(void);
 
 /* ---- parameters ---- */
 
@@ -82,14 +71,25 @@ typedef struct comet_compression {
 /* OFF, with the defaults above. */
 COMET_API void comet_compression_init(comet_compression *compression);
 
+/* What computes each pass of a 3 x 3 convolution: Winograd or direct convolution. Results agree within rounding. */
+typedef enum comet_convolutions {
+    COMET_CONVOLUTIONS_RULE = 0, /* as the shape says */
+    COMET_CONVOLUTIONS_TIMED,    /* as convolution_choices says */
+    COMET_CONVOLUTIONS_DIRECT,   /* direct alone: slower, with less rounding error */
+} comet_convolutions;
+/* "rule", "timed" or "direct"; "unknown" for any other value. */
+COMET_API const char *comet_convolutions_name(comet_convolutions convolutions);
+
 typedef struct comet_model_params {
     size_t size;
     uint32_t batch;
     uint32_t n_threads; /* 0: one per core */
     uint64_t seed;
     float label_smoothing;
-    bool inference;      /* evaluation only: no gradients, no optimiser, nothing saved */
-    bool no_winograd;    /* keep to direct convolution: slower, with less rounding error */
+    bool inference; /* evaluation only: no gradients, no optimiser, nothing saved */
+    comet_convolutions convolutions;
+    const char *convolution_choices; /* TIMED: of comet_convolutions_choose, kept by the caller as long as the model. NULL: not
+                                        known yet; planned for either, computed as RULE */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
                             with accumulate or clipping */

@@ -5,7 +5,9 @@
  *   comet_default_rate             the largest rate of a run that was given none
  *   comet_rate_find                a search for that rate on the run's own data
  *   comet_threads_choose           how many threads are fastest now, while other programs run
+ *   comet_convolutions_choose      which implementation of each convolution is the fastest
  *   comet_train_run                the run; events tell how it goes
+ *   comet_dnnl_*                   the version of oneDNN, which computes
  *
  * model.h has the models that a run creates, weights.h their files, budget.h what fits into memory. A run or search belongs to
  * the thread that calls it; events come on that thread.
@@ -24,6 +26,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- the library that computes ---- */
+
+/* The version of oneDNN that this process has loaded, such as "3.2.0", and that which Comet was built with. Any thread. */
+COMET_API const char *comet_dnnl_version(void);
+COMET_API const char *comet_dnnl_version_built(void);
+/* COMET_ERROR_UNSUPPORTED where their major versions differ, as LD_LIBRARY_PATH or LD_PRELOAD can bring about. No model can
+ * then be planned or created. Any thread. */
+COMET_API comet_status comet_dnnl_check(void);
 
 /* ---- learning rates ---- */
 
@@ -165,6 +176,24 @@ COMET_API void comet_thread_choice_init(comet_thread_choice *choice);
  * compression, or, where that is not free, of a run, and frees it. The number changes rounding: keep it for the whole run, and
  * give the number itself where results must be repeated. */
 COMET_API comet_status comet_threads_choose(const comet_train_params *params, comet_thread_choice *choice);
+
+typedef struct comet_convolution_choice {
+    size_t size;
+    char *choices;          /* comet_model_params.convolution_choices; the caller frees it with comet_text_free */
+    uint32_t n_passes;      /* forward and backward passes of layers that had a choice */
+    uint32_t n_winograd;    /* of them, computed by Winograd from now on */
+    uint32_t n_unlike_rule; /* of them, computed otherwise than COMET_CONVOLUTIONS_RULE does */
+    double seconds;         /* that the trial took */
+} comet_convolution_choice;
+
+COMET_API void comet_convolution_choice_init(comet_convolution_choice *choice);
+
+/* Times Winograd and direct convolution on made-up numbers, with the batch and threads of `params`, for every pass of a 3 x 3
+ * convolution that both can compute. What the rule says stands unless the other is faster by 3 %. Takes about 3 seconds, more
+ * for large images. Allocates the tensors of one layer at a time, and frees them. Choices change rounding, and differ from
+ * trial to trial: keep them for the whole run. */
+COMET_API comet_status comet_convolutions_choose(const comet_net *net, const comet_model_params *params,
+                                                 comet_convolution_choice *choice);
 
 /* COMET_ERROR_ARGUMENT, with both shapes, unless images of `data` are what `net` takes and the net gives one score to each of
  * its classes, or more. `what` goes into the sentence: "training", "test". */

@@ -55,12 +55,17 @@ typedef struct comet_checkpoint_info {
     double best_top1, test_top1;    /* of the best and of the last evaluation, 0 to 1; NaN before the first */
     bool previous;                  /* the newest file is damaged or missing: this is the one before */
     char net[COMET_MAX_LAYER_NAME]; /* the net's name, cut to fit; "" where the file carries no net */
+    comet_convolutions convolutions;
 } comet_checkpoint_info;
 
 COMET_API void comet_checkpoint_info_init(comet_checkpoint_info *info);
 /* What the newest checkpoint of a run's folder that is whole holds; which that is, comet_checkpoint_newest says. Reads all of
  * the file. COMET_ERROR_IO where the folder has none. */
 COMET_API comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info);
+
+/* The choices of convolutions that such a checkpoint holds, for comet_text_free; NULL: the run has none. COMET_ERROR_CORRUPT
+ * where they are not for this net. */
+COMET_API comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices);
 
 /* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
  * torch.load reads where the path ends in .pt. */

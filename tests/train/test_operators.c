@@ -123,7 +123,8 @@ static void test_finite_differences(void **state)
     comet_net *net = operator_net(*(const size_t *)*state);
     comet_model_params p = trial_params(3);
     check_gradients(net, &p);
-    p.no_winograd = p.no_recompute = true;
+    p.convolutions = COMET_CONVOLUTIONS_DIRECT;
+    p.no_recompute = true;
     check_gradients(net, &p);
     comet_net_destroy(net);
 }
@@ -275,7 +276,7 @@ static void check_winograd(const comet_net *net)
 {
     comet_net *plain = net_without_dropout(net); /* masks depend on the layout */
     comet_model_params fast = trial_params(3), direct = fast;
-    direct.no_winograd = true;
+    direct.convolutions = COMET_CONVOLUTIONS_DIRECT;
     compare_histories(plain, &fast, plain, &direct, 3e-5); /* of three steps; one is within 1e-5 */
     comet_net_destroy(plain);
 }

@@ -71,7 +71,7 @@ static oracle_case case_begin(const cJSON *json, bool winograd)
     oracle_case c = {.json = json, .name = field(json, "net")->valuestring, .winograd = winograd};
     comet_model_params p = trial_params((uint32_t)number(&c, "batch"));
     p.n_threads = 2;
-    p.no_winograd = !winograd;
+    p.convolutions = winograd ? COMET_CONVOLUTIONS_RULE : COMET_CONVOLUTIONS_DIRECT;
     p.label_smoothing = (float)number(&c, "label_smoothing");
     p.optimiser.momentum = (float)number(&c, "momentum");
     p.optimiser.weight_decay = (float)number(&c, "weight_decay");

@@ -77,20 +77,9 @@ typedef struct setting {
 
 static void open_setting(setting *s)
 {
-    comet_dataset_params data;
-    comet_dataset_params_init(&data);
     s->net = net_of(TINY_NET);
-    const comet_shape in = comet_net_shape(s->net, 0);
-    data.image = in.height;
-    data.channels = in.channels;
-    data.classes = 4;
-    data.n_images = 200;
-    assert_ok(comet_dataset_open(&s->data, "synthetic", &data));
-    comet_train_params_init(&s->p);
-    s->p.net = s->net;
-    s->p.train_data = s->data;
-    s->p.model.batch = 20;
-    s->p.model.n_threads = 1;
+    s->data = data_for(s->net, 200);
+    s->p = run_on(s->net, s->data, 20);
     s->p.max_steps = 5;
     s->p.schedule.rate = 0.01;
 }

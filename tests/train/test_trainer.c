@@ -408,7 +408,8 @@ static comet_status resume_with(setting *s, void (*change)(comet_train_params *p
 
 static void other_kernels(comet_train_params *p)
 {
-    p->model.no_winograd = p->model.no_recompute = true;
+    p->model.convolutions = COMET_CONVOLUTIONS_DIRECT;
+    p->model.no_recompute = true;
 }
 
 static void other_bounds(comet_train_params *p)
@@ -429,7 +430,7 @@ static void test_resume_with_changes(void **state)
     comet_dataset_params d;
     open_setting(&s, TINY_NET);
     assert_ok(resume_with(&s, other_kernels));
-    assert_non_null(strstr(s.o.notes, "not as before: winograd, recompute;"));
+    assert_non_null(strstr(s.o.notes, "not as before: convolutions, recompute;"));
     close_setting(&s);
     open_setting(&s, TINY_NET);
     assert_ok(resume_with(&s, other_bounds));

@@ -335,6 +335,8 @@ static void kernels_free(pass_kernels *k)
     kernel_destroy(k->weights);
 }
 
+static const conv_ways by_rule = {{CONV_BY_RULE, CONV_BY_RULE, CONV_BY_RULE}};
+
 static bool is_own(const kernel *k)
 {
     return strcmp(kernel_implementation(k), "comet:winograd") == 0;
@@ -354,7 +356,7 @@ static void test_kernels(void **state)
                    .dilation = {1, 1},
                    .groups = 1,
                    .bias = true,
-                   .winograd = true};
+                   .ways = by_rule};
     uint64_t block;
     s.data_scratch_bytes = s.weights_scratch_bytes = (uint64_t)64 << 20;
     assert_ok(backend_create(&b));
@@ -367,7 +369,7 @@ static void test_kernels(void **state)
     assert_int_equal(layout_describe(kernel_layout(own.forward, ARG_SRC), &block), ORDER_BLOCKED);
     assert_int_equal(block, winograd_block());
     /* The library's backward kernels work beside our forward. */
-    s.winograd = false;
+    s.ways = (conv_ways){{CONV_DIRECT}};
     kernel *data, *weights;
     assert_ok(kernel_conv_backward_data(b, &s, own.forward, &data));
     assert_ok(kernel_conv_backward_weights(b, &s, own.forward, &weights));
@@ -375,7 +377,7 @@ static void test_kernels(void **state)
     kernel_destroy(data);
     kernel_destroy(weights);
     kernels_free(&own);
-    s.winograd = true;
+    s.ways = by_rule;
     s.data_scratch_bytes = s.weights_scratch_bytes = 1000;
     own = make_kernels(b, &s, plain);
     assert_false(is_own(own.forward) || is_own(own.data) || is_own(own.weights));

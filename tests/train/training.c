@@ -71,6 +71,31 @@ bool has_layer(const comet_net *net, comet_op op)
     return false;
 }
 
+comet_dataset *data_for(const comet_net *net, uint64_t n_images)
+{
+    const comet_shape in = comet_net_shape(net, 0);
+    comet_dataset_params p;
+    comet_dataset *data = NULL;
+    comet_dataset_params_init(&p);
+    p.image = in.height;
+    p.channels = in.channels;
+    p.classes = 4;
+    p.n_images = n_images;
+    assert_ok(comet_dataset_open(&data, "synthetic", &p));
+    return data;
+}
+
+comet_train_params run_on(const comet_net *net, comet_dataset *data, uint32_t batch)
+{
+    comet_train_params p;
+    comet_train_params_init(&p);
+    p.net = net;
+    p.train_data = data;
+    p.model.batch = batch;
+    p.model.n_threads = 1;
+    return p;
+}
+
 comet_net *net_without_dropout(const comet_net *net)
 {
     const comet_shape in = comet_net_shape(net, 0);

@@ -21,6 +21,11 @@ void for_operator_nets(void (*check)(const comet_net *net));
 /* The net has a layer of this kind. */
 bool has_layer(const comet_net *net, comet_op op);
 
+/* Made-up images for the net, of 4 classes. */
+comet_dataset *data_for(const comet_net *net, uint64_t n_images);
+/* A run on one thread. */
+comet_train_params run_on(const comet_net *net, comet_dataset *data, uint32_t batch);
+
 /* A copy whose dropout layers drop nothing. */
 comet_net *net_without_dropout(const comet_net *net);
 

@@ -68,6 +68,9 @@ layout_order layout_describe(const layout *l, uint64_t *block);
 /* Do the weights of a depthwise convolution lie as [groups / block][height][width][block]? */
 bool layout_is_depthwise(const layout *l, uint64_t block);
 
+/* The layout in the same order with another batch and number of channels, at most whole blocks of them; 4 dims. */
+comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_t channels, const layout **out);
+
 /* ---- small matrices ---- */
 
 typedef struct product_spec {
@@ -87,16 +90,33 @@ const layout *kernel_layout(const kernel *k, kernel_arg arg);
 const char *kernel_implementation(const kernel *k);
 /* Is it the library's reference code, which is correct but slower by an order of magnitude? */
 bool kernel_is_slow(const kernel *k);
+/* Is it a convolution by our own Winograd? */
+bool kernel_is_winograd(const kernel *k);
 comet_status kernel_run(kernel *k, const kernel_args *args);
+
+/* A pass of a layer that has weights. */
+typedef enum kernel_pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_WEIGHTS, N_PASSES } kernel_pass;
+
+/* How a pass of a convolution is computed. Where our own Winograd cannot compute it, because of its shape, its layouts or the
+ * bytes of its scratchpad, it is direct in any case. */
+typedef enum conv_way {
+    CONV_DIRECT,
+    CONV_BY_RULE, /* by Winograd where that is faster as a rule: winograd_pays */
+    CONV_WINOGRAD,
+} conv_way;
+
+typedef struct conv_ways {
+    conv_way of[N_PASSES];
+} conv_ways;
 
 /* A convolution as its three kernels see it. */
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu;                                    /* relu: applied to the output in forward */
-    bool adds;                                          /* forward adds to what is in the output */
-    bool winograd;                                      /* may be used, with scratchpads of at most the bytes below */
-    uint64_t data_scratch_bytes, weights_scratch_bytes; /* forward and backward data, backward weights */
+    bool bias, relu; /* relu: applied to the output in forward */
+    bool adds;       /* forward adds to what is in the output */
+    conv_ways ways;
+    uint64_t data_scratch_bytes, weights_scratch_bytes; /* most of Winograd: forward and backward data, backward weights */
 } conv_spec;
 
 /* `src`: how the input lies; the kernel may need another layout, see kernel_layout. Weights and dst are the library's choice.

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comet/model.h"
+#include "comet/train.h"
 
 static const int dnnl_args[ARG_MULTIPLE] = {
     [ARG_SRC] = DNNL_ARG_SRC_0,
@@ -304,6 +304,11 @@ const layout *kernel_layout(const kernel *k, kernel_arg arg)
 uint64_t kernel_scratch_bytes(const kernel *k)
 {
     return k->scratch_bytes;
+}
+
+bool kernel_is_winograd(const kernel *k)
+{
+    return k->winograd != NULL;
 }
 
 const char *kernel_implementation(const kernel *k)

@@ -85,8 +85,8 @@ static dnnl_status_t pd_create(const pd_base *base, dnnl_status_t status, const 
                                   : status;
 }
 
-dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o, const pd_windows *w,
-                      dnnl_primitive_desc_t *pd)
+dnnl_status_t pd_conv(const pd_base *base, kernel_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o,
+                      const pd_windows *w, dnnl_primitive_desc_t *pd)
 {
     dnnl_convolution_desc_t d;
     dnnl_status_t status;
@@ -102,7 +102,7 @@ dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorit
     return pd_create(base, status, &d, pd);
 }
 
-dnnl_status_t pd_linear(const pd_base *base, pd_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd)
+dnnl_status_t pd_linear(const pd_base *base, kernel_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd)
 {
     dnnl_inner_product_desc_t d;
     dnnl_status_t status;

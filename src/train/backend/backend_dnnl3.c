@@ -58,8 +58,8 @@ dnnl_status_t post_append_sum(dnnl_post_ops_t post)
 
 /* ---- descriptors of primitives ---- */
 
-dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o, const pd_windows *w,
-                      dnnl_primitive_desc_t *pd)
+dnnl_status_t pd_conv(const pd_base *base, kernel_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o,
+                      const pd_windows *w, dnnl_primitive_desc_t *pd)
 {
     if (pass == PASS_FORWARD)
         return dnnl_convolution_forward_primitive_desc_create(pd, base->engine, dnnl_forward_training, algorithm, o->src,
@@ -74,7 +74,7 @@ dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorit
                                                                    base->forward, base->attribute);
 }
 
-dnnl_status_t pd_linear(const pd_base *base, pd_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd)
+dnnl_status_t pd_linear(const pd_base *base, kernel_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd)
 {
     if (pass == PASS_FORWARD)
         return dnnl_inner_product_forward_primitive_desc_create(pd, base->engine, dnnl_forward_training, o->src, o->weights,

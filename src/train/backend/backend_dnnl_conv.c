@@ -70,7 +70,7 @@ bool kernel_is_slow(const kernel *k)
 typedef struct conv_call {
     backend *b;
     const conv_spec *spec;
-    pd_pass pass;
+    kernel_pass pass;
     const_dnnl_primitive_desc_t forward; /* of a backward pass, else NULL */
 } conv_call;
 

@@ -27,7 +27,8 @@ comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool
     return MAKE(b, pd, operands, k);
 }
 
-static comet_status linear_backward_pd(backend *b, pd_pass pass, bool bias, const kernel *forward, dnnl_primitive_desc_t *pd)
+static comet_status linear_backward_pd(backend *b, kernel_pass pass, bool bias, const kernel *forward,
+                                       dnnl_primitive_desc_t *pd)
 {
     const pd_base base = base_of(b, forward);
     const pd_operands o = {md_of(forward, ARG_SRC), md_of(forward, ARG_WEIGHTS), bias ? md_of(forward, ARG_BIAS) : NULL,

@@ -7,10 +7,10 @@ static bool is_suitable(const conv_spec *s)
     for (int i = 0; i < 2; i++)
         if (s->kernel[i] != 3 || s->stride[i] != 1 || s->dilation[i] != 1 || s->padding[i] > 2)
             return false;
-    return s->winograd && s->groups == 1;
+    return s->groups == 1;
 }
 
-static winograd_shape shape_of(const conv_spec *s, pd_pass pass)
+static winograd_shape shape_of(const conv_spec *s, kernel_pass pass)
 {
     winograd_shape shape = {.batch = s->batch, .bias = s->bias};
     for (int i = 0; i < 3; i++) {
@@ -24,7 +24,7 @@ static winograd_shape shape_of(const conv_spec *s, pd_pass pass)
     return shape;
 }
 
-static bool plan_of(const conv_spec *s, pd_pass pass, winograd_plan *plan)
+static bool plan_of(const conv_spec *s, kernel_pass pass, winograd_plan *plan)
 {
     static const winograd_pass passes[] = {
         [PASS_FORWARD] = WINOGRAD_FORWARD,
@@ -32,8 +32,10 @@ static bool plan_of(const conv_spec *s, pd_pass pass, winograd_plan *plan)
         [PASS_BACKWARD_WEIGHTS] = WINOGRAD_BACKWARD_WEIGHTS,
     };
     const winograd_shape shape = shape_of(s, pass);
+    const conv_way way = s->ways.of[pass];
     const uint64_t most = pass == PASS_BACKWARD_WEIGHTS ? s->weights_scratch_bytes : s->data_scratch_bytes;
-    return is_suitable(s) && winograd_pays(&shape) && winograd_make(&shape, passes[pass], parallel_threads(), most, plan);
+    return is_suitable(s) && way != CONV_DIRECT && (way == CONV_WINOGRAD || winograd_pays(&shape)) &&
+           winograd_make(&shape, passes[pass], parallel_threads(), most, plan);
 }
 
 /* Layouts of the tensors that `s` reads and writes, in blocks as the loops need them. */
@@ -56,7 +58,8 @@ static comet_status find_layouts(backend *b, const conv_spec *s, conv_layouts *l
     return s->bias ? layout_by_tag(b, 1, bias, dnnl_a, &l->bias) : COMET_OK;
 }
 
-comet_status winograd_kernel(backend *b, const conv_spec *spec, pd_pass pass, const layout *src, const layout *dst, kernel **k)
+comet_status winograd_kernel(backend *b, const conv_spec *spec, kernel_pass pass, const layout *src, const layout *dst,
+                             kernel **k)
 {
     winograd_plan plan;
     conv_layouts l;

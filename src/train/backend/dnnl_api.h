@@ -9,7 +9,7 @@
 #include <dnnl.h>
 #include <stdbool.h>
 
-#include "comet/net.h"
+#include "train/backend/backend.h"
 
 /* A description of a tensor: dims, type and how it lies; owned by whoever made it, or only looked at. */
 #if DNNL_VERSION_MAJOR == 2
@@ -44,8 +44,6 @@ typedef struct pd_base {
     const_dnnl_primitive_desc_t forward; /* the forward descriptor of a backward one, else NULL */
 } pd_base;
 
-typedef enum pd_pass { PASS_FORWARD, PASS_BACKWARD_DATA, PASS_BACKWARD_WEIGHTS } pd_pass;
-
 /* Operands of the forward pass; a backward pass takes their gradients to lie alike. */
 typedef struct pd_operands {
     md_ref src, weights, bias, dst; /* bias: NULL where there is none */
@@ -55,9 +53,9 @@ typedef struct pd_windows {
     dnnl_dims_t kernel, stride, dilation, before, after; /* dilation: 0 for windows without gaps; before, after: padding */
 } pd_windows;
 
-dnnl_status_t pd_conv(const pd_base *base, pd_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o, const pd_windows *w,
-                      dnnl_primitive_desc_t *pd);
-dnnl_status_t pd_linear(const pd_base *base, pd_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_conv(const pd_base *base, kernel_pass pass, dnnl_alg_kind_t algorithm, const pd_operands *o,
+                      const pd_windows *w, dnnl_primitive_desc_t *pd);
+dnnl_status_t pd_linear(const pd_base *base, kernel_pass pass, const pd_operands *o, dnnl_primitive_desc_t *pd);
 
 typedef struct pd_activation {
     dnnl_alg_kind_t algorithm;

@@ -53,8 +53,6 @@ comet_status dnnl_check(dnnl_status_t status, const char *what);
 comet_status layout_intern(backend *b, md_ref md, const layout **out);
 /* Floats; with dnnl_format_tag_any it only asks the library to choose. */
 comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag, const layout **out);
-/* The layout in the same order with another batch and number of channels, at most whole blocks of them; 4 dims. */
-comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_t channels, const layout **out);
 
 /* What descriptors of primitives need: `forward` of a backward one, else NULL. */
 pd_base base_of(const backend *b, const kernel *forward);
@@ -79,10 +77,11 @@ typedef struct operand_layout {
 } operand_layout;
 comet_status kernel_make_own(backend *b, const winograd_plan *plan, const operand_layout *operands, size_t n, kernel **out);
 
-/* backend_dnnl_winograd.c: our own Winograd for a pass of a convolution, *k; NULL where it is not allowed, does not suit or
- * does not pay. A backward pass must work on tensors that lie like `src` and `dst`; forward ignores both and says what it
+/* backend_dnnl_winograd.c: our own Winograd for a pass of a convolution, *k; NULL where spec->ways says otherwise or
+ * where it cannot be. A backward pass must work on tensors that lie like `src` and `dst`; forward ignores both and says what it
  * needs. */
-comet_status winograd_kernel(backend *b, const conv_spec *spec, pd_pass pass, const layout *src, const layout *dst, kernel **k);
+comet_status winograd_kernel(backend *b, const conv_spec *spec, kernel_pass pass, const layout *src, const layout *dst,
+                             kernel **k);
 
 #define MAKE(b, pd, operands, k) kernel_make(b, pd, operands, sizeof(operands) / sizeof((operands)[0]), k)
 

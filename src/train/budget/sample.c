@@ -145,7 +145,8 @@ static comet_model_params params_of(const comet_budget *b, comet_compress_mode m
     comet_model_params_init(&params);
     params.batch = BATCH;
     params.n_threads = run->n_threads;
-    params.no_winograd = run->no_winograd;
+    params.convolutions = run->convolutions;
+    params.convolution_choices = run->convolution_choices;
     params.no_recompute = run->no_recompute;
     params.fused_update = true;
     params.compression = run->compression;

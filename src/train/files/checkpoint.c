@@ -18,6 +18,7 @@
 #include "base/temporary.h"
 #include "train/assess/state.h"
 #include "train/files/weights.h"
+#include "train/graph/conv_choices.h"
 #include "train/graph/staging.h"
 
 enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
@@ -77,7 +78,7 @@ static const field fields[] = {
     SETTING(threads, FIELD_U64, RULE_TOLD),
     SETTING(n_steps, FIELD_U64, RULE_TOLD),
     SETTING(augment, FIELD_U64, RULE_TOLD),
-    SETTING(winograd, FIELD_U64, RULE_TOLD),
+    SETTING(convolutions, FIELD_U64, RULE_ADDED),
     SETTING(recompute, FIELD_U64, RULE_TOLD),
     SETTING(onednn, FIELD_U64, RULE_ADDED),
     SETTING(instructions, FIELD_U64, RULE_ADDED),
@@ -246,6 +247,7 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
                                bool optimiser)
 {
     weights_list list = {0};
+    const char *choices = conv_choices_of(model);
     char *net = NULL, *bounds = NULL, json[STATE_BYTES];
     comet_status status = weights_list_make(&list, model, optimiser);
     if (status == COMET_OK && optimiser)
@@ -254,10 +256,15 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         status = comet_net_write(comet_model_net(model), &net);
     if (status == COMET_OK) {
         state_print(state, json);
-        const safetensors_pair metadata[] = {{"format", "pt"}, {"comet", json}, {"net", net}, {"bounds", bounds}};
+        safetensors_pair metadata[5] = {{"format", "pt"}, {"comet", json}, {"net", net}};
+        size_t n_metadata = 3;
+        if (bounds)
+            metadata[n_metadata++] = (safetensors_pair){"bounds", bounds};
+        if (choices)
+            metadata[n_metadata++] = (safetensors_pair){"convolutions", choices};
         list.finite_only = true;
         list.staging = model_staging_begin(model, &list.staging_bytes);
-        status = weights_list_save(&list, path, keep, metadata, bounds ? 4 : 3);
+        status = weights_list_save(&list, path, keep, metadata, n_metadata);
         model_staging_end(model);
     }
     free(bounds);
@@ -267,13 +274,20 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
 }
 
 /* Writes the file for people; a failure here is not a failure of the checkpoint. */
-static void save_readable(const char *folder, const checkpoint_state *state)
+static void save_readable(const char *folder, const comet_model *model, const checkpoint_state *state)
 {
     char *path = NULL, json[STATE_BYTES];
+    const char *choices = conv_choices_of(model);
+    const char *parts[] = {json, choices ? ",\"convolution_choices\":\"" : "", choices ? choices : "",
+                           choices ? "\"}\n" : "}\n"};
     atomic_file file;
     if (path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
+        comet_status status = COMET_OK;
         state_print(state, json);
-        if (atomic_file_write(&file, json, strlen(json)) == COMET_OK && atomic_file_write(&file, "\n", 1) == COMET_OK)
+        json[strlen(json) - 1] = '\0'; /* its last brace */
+        for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == COMET_OK; i++)
+            status = atomic_file_write(&file, parts[i], strlen(parts[i]));
+        if (status == COMET_OK)
             atomic_file_commit(&file, NULL);
         atomic_file_abandon(&file);
     }
@@ -287,7 +301,7 @@ static comet_status save_last(const char *folder, const char *keep, const comet_
     if (status == COMET_OK)
         status = save_model(last, keep, model, state, true);
     if (status == COMET_OK)
-        save_readable(folder, state);
+        save_readable(folder, model, state);
     free(last);
     return status;
 }
@@ -376,6 +390,15 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
     return COMET_OK;
 }
 
+/* Convolutions may have other choices than in the file, or such as cannot be followed here. Where they are not even chosen in
+ * the same way, that is told as a setting. */
+static void compare_choices(const comet_model *model, const char *theirs, char changed[CHECKPOINT_CHANGED_BYTES])
+{
+    const char *ours = conv_choices_of(model);
+    if ((ours && theirs && strcmp(ours, theirs) != 0) || !conv_choices_followed(model))
+        add_changed(changed, "choices of convolutions");
+}
+
 /* Loads the bounds of the file, or begins with new ones where they are not of this model and its rule. */
 static comet_status load_bounds(comet_model *model, const double *numbers, size_t n, char changed[CHECKPOINT_CHANGED_BYTES])
 {
@@ -402,6 +425,8 @@ static comet_status load_file(safetensors_file *file, const char *path, comet_mo
         status = weights_list_match(&list, file, path);
     if (status == COMET_OK)
         status = compare_settings(path, expected, &loaded, changed);
+    if (status == COMET_OK)
+        compare_choices(model, safetensors_metadata(file, "convolutions"), changed);
     if (status == COMET_OK)
         status = weights_list_load(&list, model, file);
     if (status == COMET_OK)
@@ -498,7 +523,8 @@ static comet_checkpoint_info info_of(const checkpoint_state *s)
                                    .noise = run->noise,
                                    .sigma = run->sigma,
                                    .best_top1 = s->best_top1 >= 0 ? s->best_top1 : NAN,
-                                   .test_top1 = s->test_top1};
+                                   .test_top1 = s->test_top1,
+                                   .convolutions = (comet_convolutions)run->convolutions};
 }
 
 /* The name in the net's text, where the file carries one. */
@@ -514,6 +540,17 @@ static comet_status name_of_net(const char *path, const char *text, char name[CO
     return COMET_OK;
 }
 
+/* The newest checkpoint of a folder; *path is for free(). */
+static comet_status open_folder(const char *folder, safetensors_file **file, char **path, bool *previous)
+{
+    *file = NULL;
+    TRY(comet_checkpoint_newest(folder, path, previous));
+    const comet_status status = safetensors_open(file, *path);
+    if (status != COMET_OK)
+        free(*path);
+    return status;
+}
+
 comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info *info)
 {
     TRY(CHECK_SIZE(comet_checkpoint_info, info));
@@ -522,11 +559,8 @@ comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info
     bool previous = false;
     safetensors_file *file = NULL;
     checkpoint_state state = {0};
-    comet_status status = comet_checkpoint_newest(folder, &path, &previous);
-    if (status == COMET_OK)
-        status = safetensors_open(&file, path);
-    if (status == COMET_OK)
-        status = state_parse(path, safetensors_metadata(file, "comet"), &state);
+    TRY(open_folder(folder, &file, &path, &previous));
+    comet_status status = state_parse(path, safetensors_metadata(file, "comet"), &state);
     if (status == COMET_OK) {
         found = info_of(&state);
         found.previous = previous;
@@ -535,6 +569,28 @@ comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info
     safetensors_close(file);
     free(path);
     return status == COMET_OK ? GIVE(comet_checkpoint_info, info, &found) : status;
+}
+
+comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices)
+{
+    char *path = NULL, *copy = NULL;
+    bool previous = false;
+    safetensors_file *file = NULL;
+    comet_status status = COMET_OK;
+    TRY(open_folder(folder, &file, &path, &previous));
+    const char *text = safetensors_metadata(file, "convolutions");
+    if (text && conv_choices_check(net, text) != COMET_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", comet_last_error());
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: its %s", path, why);
+    } else if (text && !(copy = strdup(text))) {
+        status = comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes of choices", strlen(text));
+    }
+    safetensors_close(file);
+    free(path);
+    if (status == COMET_OK)
+        *choices = copy;
+    return status;
 }
 
 /* A damaged newest file must not become the previous one at the next save. */

@@ -23,7 +23,7 @@ typedef struct checkpoint_settings {
     uint64_t batch, accumulate, data;         /* must be the same; `data` is dataset_fingerprint's */
     uint64_t net;                             /* must be the same: hash of the net's text */
     uint64_t seed, threads, n_steps, augment; /* other ones change the bits, and the user is told */
-    uint64_t winograd, recompute;             /* other ones change the bits, and the user is told */
+    uint64_t convolutions, recompute;         /* other ones change the bits, and the user is told */
     uint64_t onednn, instructions;            /* backend_version, backend_instructions; the user is told of others, too */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;

@@ -46,6 +46,7 @@ typedef struct weighted {
     bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
     kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
     folded *folded;                             /* a batch norm folded into its backward, folded.h; NULL: none */
+    uint64_t choice_bytes[N_PASSES];            /* scratch of the candidates, where a trial is yet to choose; else 0 */
 } weighted;
 
 static inline weighted *weighted_of(const op *o)
@@ -73,6 +74,8 @@ comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, floa
 /* The gradient of own_depthwise weights from n_images of input and output gradient. */
 void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
                         float *gradient);
+/* What the kernel of a pass of convolution o computes: the whole batch, backward a part of it. */
+conv_spec conv_pass_spec(const comet_model *m, const op *o, kernel_pass pass);
 /* Makes a kernel for gradients of the weights that read `channels` of the input's channels, from n_images. */
 comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k);
 /* Bytes of the gradient of o's weights as its kernel makes it. */

@@ -6,8 +6,10 @@
 
 #include "base/bytes.h"
 #include "train/backend/accumulate.h"
+#include "train/graph/conv_choices.h"
 #include "train/math/depthwise.h"
 #include "train/memory/memory.h"
+#include "train/ops/conv_candidates.h"
 #include "train/ops/ops.h"
 
 /* ---- parameters ---- */
@@ -76,8 +78,18 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
         const uint64_t window = (uint64_t)l->dilation[i] * (l->kernel[i] - 1) + 1;
         s.out[1 + i] = (s.in[1 + i] + 2 * (uint64_t)l->padding[i] - window) / l->stride[i] + 1;
     }
-    s.winograd = !m->params.no_winograd;
+    s.ways = conv_ways_of(&m->params, l->name);
     set_scratch(&s);
+    return s;
+}
+
+conv_spec conv_pass_spec(const comet_model *m, const op *o, kernel_pass pass)
+{
+    conv_spec s = conv_spec_of(m, o->layer, o->relu, input_layout(m, o));
+    if (pass != PASS_FORWARD) {
+        s.batch /= o->n_parts;
+        set_scratch(&s);
+    }
     return s;
 }
 
@@ -140,6 +152,19 @@ static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
     return best;
 }
 
+/* Scratch for whichever candidate a trial will choose. */
+static comet_status conv_plan_choice(comet_model *m, op *o, kernel_pass pass)
+{
+    const conv_spec s = conv_pass_spec(m, o, pass);
+    conv_candidates c;
+    if (!conv_choices_missing(&m->params))
+        return COMET_OK;
+    TRY(conv_candidates_make(m->backend, &s, input_layout(m, o), pass, &c));
+    weighted_of(o)->choice_bytes[pass] = conv_candidates_scratch_bytes(&c);
+    conv_candidates_free(&c);
+    return COMET_OK;
+}
+
 static comet_status make_state(op *o)
 {
     o->state = calloc(1, sizeof(weighted));
@@ -169,13 +194,16 @@ comet_status conv_prepare(comet_model *m, op *o)
     TRY(kernel_conv_forward(m->backend, &s, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
     TRY(add_weights(m, o, 4, dims, in * area, l->out_channels * area));
+    TRY(conv_plan_choice(m, o, PASS_FORWARD));
     if (m->params.inference)
         return COMET_OK;
     o->n_parts = conv_parts(m, &s);
-    s.batch /= o->n_parts;
-    set_scratch(&s);
-    if (!first)
+    s = conv_pass_spec(m, o, PASS_BACKWARD_DATA);
+    TRY(conv_plan_choice(m, o, PASS_BACKWARD_WEIGHTS));
+    if (!first) {
+        TRY(conv_plan_choice(m, o, PASS_BACKWARD_DATA));
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
+    }
     TRY(conv_prepare_weights(m, o, &s));
     o->mask.used = o->relu;
     return bridge_layouts(m, o);
@@ -186,7 +214,8 @@ comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, 
     conv_spec s = conv_spec_of(m, o->layer, false, input_layout(m, o));
     s.batch = n_images;
     s.in[0] = channels;
-    s.bias = s.winograd = false;
+    s.bias = false;
+    s.ways.of[PASS_BACKWARD_WEIGHTS] = CONV_DIRECT;
     return kernel_conv_backward_weights(m->backend, &s, o->forward, k);
 }
 
@@ -284,8 +313,14 @@ uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phas
 {
     const weighted *w = weighted_of(o);
     const kernel *k = phase == PHASE_WEIGHTS ? w->gradient_reorder : phase == PHASE_DATA ? w->weights_reorder : NULL;
+    const uint64_t reorder = k ? kernel_scratch_bytes(k) : 0;
     (void)m;
-    return k ? kernel_scratch_bytes(k) : 0;
+    switch (phase) {
+    case PHASE_FORWARD: return max_u64(reorder, w->choice_bytes[PASS_FORWARD]);
+    case PHASE_WEIGHTS: return max_u64(reorder, w->choice_bytes[PASS_BACKWARD_WEIGHTS]);
+    case PHASE_DATA: return max_u64(reorder, w->choice_bytes[PASS_BACKWARD_DATA]);
+    default: return reorder;
+    }
 }
 
 comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)

@@ -21,34 +21,6 @@ void comet_model_params_init(comet_model_params *params)
     comet_compression_init(&params->compression);
 }
 
-static comet_status check_params(const comet_net *net, const comet_model_params *p)
-{
-    if (!net || !p || p->size != sizeof *p || p->optimiser.size != sizeof p->optimiser)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a model needs a net, and parameters filled by comet_model_params_init");
-    if (p->batch == 0 || p->batch > 65536)
-        return comet_fail(COMET_ERROR_ARGUMENT, "a batch of %u images; it must be 1 to 65536", p->batch);
-    if (!(p->label_smoothing >= 0 && p->label_smoothing < 1))
-        return comet_fail(COMET_ERROR_ARGUMENT, "label smoothing %g; it must be at least 0 and below 1", p->label_smoothing);
-    const comet_optimiser *o = &p->optimiser;
-    if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
-        return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
-                          o->momentum, o->weight_decay, o->clip_norm);
-    const comet_compression *c = &p->compression;
-    if (c->size != sizeof *c || (unsigned)c->mode > COMET_COMPRESS_AUTO || !(c->overhead >= 0) || !(c->planned_ratio >= 0))
-        return comet_fail(
-            COMET_ERROR_ARGUMENT,
-            "compression must be filled by comet_compression_init; its mode %d, overhead %g or planned ratio %g is "
-            "out of range",
-            (int)c->mode, c->overhead, c->planned_ratio);
-    if (p->fused_update && c->spill_folder)
-        return comet_fail(COMET_ERROR_ARGUMENT,
-                          "fused updates do not go with spilling: a disk may fail half way through a step");
-    if (p->fused_update && (p->accumulate > 1 || o->clip_norm > 0))
-        return comet_fail(COMET_ERROR_ARGUMENT, "fused updates do not go with accumulation (%u) or clipping (%g)",
-                          p->accumulate, (double)o->clip_norm);
-    return COMET_OK;
-}
-
 static comet_status allocate_block(uint64_t n, float **block)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
@@ -104,7 +76,7 @@ static comet_status initialise(comet_model *m)
 
 comet_status comet_model_plan(const comet_net *net, const comet_model_params *params, comet_memory *memory)
 {
-    TRY(check_params(net, params));
+    TRY(model_check_params(net, params));
     TRY(CHECK_SIZE(comet_memory, memory));
     comet_model *m = calloc(1, sizeof *m);
     if (!m)
@@ -118,7 +90,7 @@ comet_status comet_model_plan(const comet_net *net, const comet_model_params *pa
 
 comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params)
 {
-    TRY(check_params(net, params));
+    TRY(model_check_params(net, params));
     comet_model *m = calloc(1, sizeof *m);
     if (!m)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");

@@ -8,11 +8,45 @@
 #include "train/assess/assess.h"
 #include "train/assess/sample.h"
 #include "train/backend/parallel.h"
+#include "train/graph/conv_choices.h"
 #include "train/memory/memory.h"
 #include "train/ops/folded.h"
 #include "train/run/build.h"
 
 #define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
+
+comet_status model_check_params(const comet_net *net, const comet_model_params *p)
+{
+    if (!net || !p || p->size != sizeof *p || p->optimiser.size != sizeof p->optimiser)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a model needs a net, and parameters filled by comet_model_params_init");
+    if (p->batch == 0 || p->batch > 65536)
+        return comet_fail(COMET_ERROR_ARGUMENT, "a batch of %u images; it must be 1 to 65536", p->batch);
+    if (!(p->label_smoothing >= 0 && p->label_smoothing < 1))
+        return comet_fail(COMET_ERROR_ARGUMENT, "label smoothing %g; it must be at least 0 and below 1", p->label_smoothing);
+    const comet_optimiser *o = &p->optimiser;
+    if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
+                          o->momentum, o->weight_decay, o->clip_norm);
+    const comet_compression *c = &p->compression;
+    if (c->size != sizeof *c || (unsigned)c->mode > COMET_COMPRESS_AUTO || !(c->overhead >= 0) || !(c->planned_ratio >= 0))
+        return comet_fail(
+            COMET_ERROR_ARGUMENT,
+            "compression must be filled by comet_compression_init; its mode %d, overhead %g or planned ratio %g is "
+            "out of range",
+            (int)c->mode, c->overhead, c->planned_ratio);
+    if ((unsigned)p->convolutions > COMET_CONVOLUTIONS_DIRECT)
+        return comet_fail(COMET_ERROR_ARGUMENT, "convolutions %d; it must be 0 to %d", (int)p->convolutions,
+                          COMET_CONVOLUTIONS_DIRECT);
+    if (p->convolution_choices)
+        TRY(conv_choices_check(net, p->convolution_choices));
+    if (p->fused_update && c->spill_folder)
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "fused updates do not go with spilling: a disk may fail half way through a step");
+    if (p->fused_update && (p->accumulate > 1 || o->clip_norm > 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "fused updates do not go with accumulation (%u) or clipping (%g)",
+                          p->accumulate, (double)o->clip_norm);
+    return COMET_OK;
+}
 
 static comet_status copy_net(const comet_net *net, comet_net **copy)
 {

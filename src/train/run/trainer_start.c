@@ -11,6 +11,7 @@
 #include "train/backend/backend.h"
 #include "train/backend/parallel.h"
 #include "train/data/dataset.h"
+#include "train/graph/conv_choices.h"
 #include "train/math/optimiser.h"
 #include "train/math/schedule.h"
 #include "train/run/trainer.h"
@@ -42,7 +43,7 @@ static checkpoint_settings settings_of(const trainer *t)
         .threads = parallel_threads(),
         .n_steps = t->n_steps,
         .augment = !p->no_augment,
-        .winograd = !p->model.no_winograd,
+        .convolutions = (uint64_t)p->model.convolutions,
         .recompute = !p->model.no_recompute,
         .onednn = backend_version(),
         .instructions = backend_instructions(),
@@ -215,6 +216,10 @@ comet_status trainer_check(const comet_train_params *p)
 comet_status trainer_start(trainer *t)
 {
     comet_status status = trainer_check(t->p);
+    if (status == COMET_OK && conv_choices_missing(&t->p->model))
+        status =
+            comet_fail(COMET_ERROR_ARGUMENT, "timed convolutions need choices: those of comet_convolutions_choose or, in a "
+                                             "run that goes on, of comet_checkpoint_convolutions");
     if (status == COMET_OK)
         status = plan_steps(t);
     if (status == COMET_OK && t->p->out)

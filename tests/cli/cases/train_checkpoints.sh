@@ -44,8 +44,8 @@ run 3 train $settings --optimiser adamw --out a --resume
 err_has 'optimiser was 0 and is now 1'
 run 0 train ${settings/--epochs 3/--epochs 4} --rate 0.05 --out a --resume
 err_has 'not as before: number of steps, rate; the results are not those of a run that was never interrupted'
-run 0 train $settings --no-winograd --no-recompute --out a --resume
-err_has 'not as before: number of steps, winograd, recompute\(, bounds\)\?;' # bounds: where Winograd exists, other tensors lie elsewhere
+run 0 train $settings --convolutions direct --no-recompute --out a --resume
+err_has 'not as before: number of steps, convolutions, recompute\(, bounds\)\?;' # bounds: where Winograd exists, other tensors lie elsewhere
 run 0 train $settings --max-steps 5 --out rule
 run 0 train $settings --max-steps 6 --out rule --resume --compress dense
 err_has 'not as before: number of steps;'

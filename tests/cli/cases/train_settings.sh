@@ -14,7 +14,7 @@ float() { has "$1/state.json" "\"$2\":$3[0-9]*[,}]"; }
 # ---- given ----
 
 run 0 train $base --accumulate 2 --seed 5 --momentum 0.8 --nesterov --weight-decay 0.003 --clip 5 --smoothing 0.1 \
-    --schedule cosine --rate 0.07 --warmup 1.5 --no-augment --no-winograd --no-recompute --compress fast --noise 2% --out given
+    --schedule cosine --rate 0.07 --warmup 1.5 --no-augment --convolutions direct --no-recompute --compress fast --noise 2% --out given
 setting given batch 20
 setting given accumulate 2
 setting given seed 5
@@ -30,7 +30,7 @@ setting given schedule 2
 setting given rate 0.070000000000000007
 setting given warmup_epochs 1.5
 setting given augment 0
-setting given winograd 0
+setting given convolutions 2
 setting given recompute 0
 setting given compress 1
 setting given noise 0.02
@@ -60,7 +60,7 @@ setting plain label_smoothing 0
 setting plain schedule 3
 setting plain warmup_epochs 0
 setting plain augment 1
-setting plain winograd 1
+setting plain convolutions 0
 setting plain recompute 1
 setting plain compress 1
 run 0 train $base --optimiser adamw --compress off --out decay
