@@ -490,11 +490,84 @@ HOT __m256i half_values(comet_dtype type, const quantiser *q, enum quantiser_mod
     return narrow_halves(type, values_f32(q, mode, low, index), values_f32(q, mode, high, index + 8));
 }
 
+#define SMALL_CODES 32
+
+/* SMALL_CODES numbers of 16 bits: their low bytes and their high ones, 16 to a register and twice in it. */
+typedef struct small_table {
+    __m256i low[2], high[2];
+} small_table;
+
+HOT small_table small_table_make(const __m256i numbers[2])
+{
+    const __m128i byte = _mm_set1_epi16(0xff);
+    small_table t;
+    for (int i = 0; i < 2; i++) {
+        const __m128i a = _mm256_castsi256_si128(numbers[i]), b = _mm256_extracti128_si256(numbers[i], 1);
+        t.low[i] = _mm256_broadcastsi128_si256(_mm_packus_epi16(_mm_and_si128(a, byte), _mm_and_si128(b, byte)));
+        t.high[i] = _mm256_broadcastsi128_si256(_mm_packus_epi16(_mm_srli_epi16(a, 8), _mm_srli_epi16(b, 8)));
+    }
+    return t;
+}
+
+/* The numbers at 32 places below SMALL_CODES. Shuffles give 0 where the highest bit is set. */
+HOT void small_lookup(const small_table *t, const __m256i places[2], __m256i numbers[2])
+{
+    const __m256i place = _mm256_packs_epi16(places[0], places[1]);
+    const __m256i from_low = _mm256_add_epi8(place, _mm256_set1_epi8(0x70));
+    const __m256i from_high = _mm256_sub_epi8(place, _mm256_set1_epi8(16));
+    const __m256i low = _mm256_or_si256(_mm256_shuffle_epi8(t->low[0], from_low), _mm256_shuffle_epi8(t->low[1], from_high));
+    const __m256i high = _mm256_or_si256(_mm256_shuffle_epi8(t->high[0], from_low), _mm256_shuffle_epi8(t->high[1], from_high));
+    numbers[0] = _mm256_unpacklo_epi8(low, high);
+    numbers[1] = _mm256_unpackhi_epi8(low, high);
+}
+
+/* Where codes stand in tables: values of opposite signs share a place. */
+HOT __m256i small_index(enum quantiser_mode mode, __m256i codes)
+{
+    return mode == QUANTISE_NONZERO ? _mm256_xor_si256(codes, _mm256_srai_epi16(codes, 15)) : _mm256_abs_epi16(codes);
+}
+
+HOT bool all_small(__m256i index0, __m256i index1)
+{
+    return _mm256_testz_si256(_mm256_or_si256(index0, index1), _mm256_set1_epi16((short)~(SMALL_CODES - 1)));
+}
+
+/* Those of codes 0 to SMALL_CODES - 1. */
+HOT void small_values(comet_dtype type, const quantiser *q, enum quantiser_mode mode, __m256i values[2])
+{
+    const __m256i codes = _mm256_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    values[0] = half_values(type, q, mode, codes, 0);
+    values[1] = half_values(type, q, mode, _mm256_add_epi16(codes, _mm256_set1_epi16(16)), 0);
+}
+
+#define WORTH_TABLE (8 * BLOCK) /* elements from which on it pays to make a table */
+
+/* Dequantises 32 codes at a time, up to the first that is too large for the table. Returns where it ends. */
+HOT size_t dequantise_small(comet_dtype type, const quantiser *q, enum quantiser_mode mode, const int16_t *c, size_t n,
+                            uint16_t *x)
+{
+    const __m256i sign = _mm256_set1_epi16(INT16_MIN);
+    __m256i v[2];
+    small_values(type, q, mode, v);
+    const small_table values = small_table_make(v);
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const __m256i codes[2] = {load32(c + i), load32(c + i + 16)};
+        const __m256i places[2] = {small_index(mode, codes[0]), small_index(mode, codes[1])};
+        if (!all_small(places[0], places[1]))
+            break;
+        small_lookup(&values, places, v);
+        store32(x + i, _mm256_or_si256(v[0], _mm256_and_si256(codes[0], sign)));
+        store32(x + i + 16, _mm256_or_si256(v[1], _mm256_and_si256(codes[1], sign)));
+    }
+    return i;
+}
+
 HOT void dequantise_mode(comet_dtype type, const quantiser *given, enum quantiser_mode mode, const int16_t *c, size_t n,
                          uint32_t first, uint16_t *x)
 {
     const quantiser q = *given; /* a copy, which stores to x cannot touch */
-    size_t i = 0;
+    size_t i = mode == QUANTISE_DITHER || n < WORTH_TABLE ? 0 : dequantise_small(type, &q, mode, c, n, x);
     for (; i + 16 <= n; i += 16)
         store32(x + i, half_values(type, &q, mode, load32(c + i), first + (uint32_t)i));
     if (i < n) { /* codes go on past n, up to a block */
