@@ -38,7 +38,7 @@ HOT __m256i load_halves(const void *low, const void *high)
 
 HOT __m256i zigzag16(__m256i r)
 {
-    return _mm256_xor_si256(_mm256_slli_epi16(r, 1), _mm256_srai_epi16(r, 15));
+    return _mm256_xor_si256(_mm256_add_epi16(r, r), _mm256_cmpgt_epi16(_mm256_setzero_si256(), r));
 }
 
 HOT __m256i unzigzag16(__m256i z)

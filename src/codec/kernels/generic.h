@@ -120,6 +120,15 @@ static inline uint8_t *write_varint(uint8_t *out, size_t v)
     return out;
 }
 
+/* The elements that failed. Each size has a loop of its own, so that no copy of an element is a call. */
+static inline uint8_t *write_failed(const void *x, size_t element_bytes, const uint64_t *failed, size_t n, uint8_t *out)
+{
+    for (size_t b = 0; b * BLOCK < n; b++)
+        for (uint64_t mask = failed[b]; mask; mask &= mask - 1, out += element_bytes)
+            memcpy(out, (const uint8_t *)x + (b * BLOCK + (size_t)__builtin_ctzll(mask)) * element_bytes, element_bytes);
+    return out;
+}
+
 static inline uint8_t *write_outliers_generic(const void *x, size_t element_bytes, const uint64_t *failed, size_t n,
                                               uint8_t *out)
 {
@@ -130,10 +139,11 @@ static inline uint8_t *write_outliers_generic(const void *x, size_t element_byte
             out = write_varint(out, i - next);
             next = i + 1;
         }
-    for (size_t b = 0; b * BLOCK < n; b++)
-        for (uint64_t mask = failed[b]; mask; mask &= mask - 1, out += element_bytes)
-            memcpy(out, (const uint8_t *)x + (b * BLOCK + (size_t)__builtin_ctzll(mask)) * element_bytes, element_bytes);
-    return out;
+    switch (element_bytes) {
+    case 2: return write_failed(x, 2, failed, n, out);
+    case 4: return write_failed(x, 4, failed, n, out);
+    default: return write_failed(x, 8, failed, n, out);
+    }
 }
 
 static inline uint64_t tile_failures(const tile_job *j)

@@ -123,9 +123,10 @@ typedef struct half_packed {
 } half_packed;
 
 /* Residuals of 256 and more: the low bytes, then what is left. Packs the block to h->bytes at once. */
-static __attribute__((noinline)) void pack_large(const __m256i residuals[4], unsigned max, size_t block, uint8_t *kinds,
-                                                 half_packed *h)
+static __attribute__((noinline)) void pack_large(__m256i z0, __m256i z1, __m256i z2, __m256i z3, unsigned max, size_t block,
+                                                 uint8_t *kinds, half_packed *h)
 {
+    const __m256i residuals[4] = {z0, z1, z2, z3};
     uint64_t map = nonzeros_of_words(residuals);
     block_shape shape = block_shape_of(max, (unsigned)__builtin_popcountll(map));
     uint8_t *out = block_begin(shape, block, kinds, h->bytes), together[BLOCK + 8];
@@ -152,7 +153,7 @@ HOT void pack_bytes(const __m256i z[4], size_t block, uint8_t *kinds, half_packe
 {
     unsigned max = max_u16(z);
     if (max > 255) {
-        pack_large(z, max, block, kinds, h);
+        pack_large(z[0], z[1], z[2], z[3], max, block, kinds, h);
         return;
     }
     __m256i bytes[2] = {narrow(z[0], z[1]), narrow(z[2], z[3])};
@@ -168,10 +169,14 @@ HOT void pack_bytes(const __m256i z[4], size_t block, uint8_t *kinds, half_packe
     h->length = (uint16_t)(((bitmap ? count : BLOCK) * width + 7) / 8);
     h->map = map;
     set_kind(kinds, block, h->other ? KIND_OTHER : bitmap || plain == 0 ? width : width + KIND_BITMAP_MAX);
-    const __m256i less = _mm256_set1_epi8(bitmap);
+    if (!bitmap) {
+        store32(h->bytes, bytes[0]);
+        store32(h->bytes + 32, bytes[1]);
+        return;
+    }
     for (int i = 0; i < 2; i++)
-        bytes[i] = _mm256_subs_epu8(bytes[i], less);
-    bring_together(bytes, bitmap ? map : ~UINT64_C(0), h->bytes);
+        bytes[i] = _mm256_subs_epu8(bytes[i], _mm256_set1_epi8(1));
+    bring_together(bytes, map, h->bytes);
 }
 
 /* The second half: writes the block; returns its end. */
