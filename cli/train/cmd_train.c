@@ -40,7 +40,7 @@ typedef struct train_args {
     comet_schedule_kind schedule;
     rate_arg rate;
     double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
-    bool nesterov, resume, force, no_augment, no_recompute, json;
+    bool nesterov, resume, force, no_augment, no_recompute, weights_partial, json;
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
 } train_args;
@@ -99,7 +99,9 @@ static const option options[] = {
     {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
     {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
     {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
-    {0, "weights", "FILE", set_text, AT(weights), "safetensors file or run folder with the first weights (default: random)"},
+    {0, "weights", "FILE", set_text, AT(weights),
+     "safetensors or run folder to begin from, also with other classes (default: random)"},
+    {0, "weights-partial", NULL, set_flag, AT(weights_partial), "take of --weights what fits the net, and list the rest"},
     {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
     {0, "resume", NULL, set_flag, AT(resume), "continue from the checkpoint in --out, if there is one"},
     {0, "save-steps", "N", set_count, AT(save_steps),
@@ -107,9 +109,7 @@ static const option options[] = {
     {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
     OPTION_JSON(train_args, "print the result as a JSON object, and no tables"),
     {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
-    OPTION_THREADS(train_args,
-                   "threads that compute (0: one per core; default: fewer where other programs are busy and\nfewer are "
-                   "faster; a resumed run keeps its number)"),
+    OPTION_THREADS(train_args, "threads that compute; 0: one per core (default: fewer where other programs are busy)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads),
      "threads that decode images (default 0: one per core, at most 4)"},
     {0, "compress", "HOW", set_mode, AT(compression.mode),
@@ -118,8 +118,7 @@ static const option options[] = {
     OPTION_SIGMA(train_args),
     OPTION_OVERHEAD(train_args),
     {0, "memory", "SIZE", set_bytes, AT(budget.memory),
-     "stay below 4G, 512MiB, 4GB ...: compresses more than asked for, then\nspills, or says what is needed (default: no "
-     "limit)"},
+     "stay below 4G, 512MiB ...: compress more, spill, or say what is needed (default: no limit)"},
     {0, "spill", "DIR", set_text, AT(compression.spill),
      "folder for a file with activations that do not fit memory (default: none)"},
     OPTION_CHECKSUMS(train_args),
@@ -127,8 +126,7 @@ static const option options[] = {
      "write the saved activations of one step as .npy files to DIR, made if missing"},
     {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
-     "3 x 3 ones: rule (Winograd by their shape), timed (a trial of 3 s chooses) or\ndirect (slower, with less rounding "
-     "error); default rule; a resumed run keeps it"},
+     "3 x 3 ones: rule (Winograd by shape), timed (a trial chooses) or direct (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
      "keep tensors that backward could compute again: faster without compression, more memory"},
 };
@@ -197,6 +195,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     comet_schedule_init(&p->schedule, args->schedule, 0); /* its rate needs the batch: settle_schedule */
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
+    p->weights_rule = args->weights_partial ? COMET_WEIGHTS_PARTIAL : COMET_WEIGHTS_NEW_HEAD;
     p->no_augment = args->no_augment;
     p->loader_threads = (uint32_t)args->loader_threads;
     p->out = args->out;
@@ -221,6 +220,8 @@ static cli_exit check_args(const train_args *args)
         return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
     if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
         return fail(CLI_USAGE, "--momentum is for sgd");
+    if (args->weights_partial && !args->weights)
+        return fail(CLI_USAGE, "--weights-partial needs --weights FILE");
     if (args->dump_step > 0 && !args->dump)
         return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
     return compression_check(&args->compression);

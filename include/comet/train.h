@@ -113,19 +113,21 @@ typedef struct comet_train_params {
     uint64_t max_steps; /* stop after so many updates; 0: epochs decide */
     bool no_augment;
     uint32_t loader_threads;
-    const char *out;     /* folder for checkpoints, created if missing; NULL: none are written */
-    bool resume;         /* go on from the newest good checkpoint in `out`, if there is one */
-    const char *weights; /* safetensors to begin from, or NULL */
-    uint64_t save_steps; /* a checkpoint every so many updates, besides one each epoch; 0: none */
-    uint32_t patience;   /* early stop after so many epochs without a better top-1; 0: never */
-    const char *dump;    /* folder for the saved activations of one step, see comet_model_dump; NULL: none */
-    uint64_t dump_step;  /* which, from 1; the first of this run where that one is over already */
+    const char *out;                 /* folder for checkpoints, created if missing; NULL: none are written */
+    bool resume;                     /* go on from the newest good checkpoint in `out`, if there is one */
+    const char *weights;             /* safetensors to begin from, or NULL; what was loaded is told in a note */
+    comet_weights_rule weights_rule; /* what may differ between that file and the net */
+    uint64_t save_steps;             /* a checkpoint every so many updates, besides one each epoch; 0: none */
+    uint32_t patience;               /* early stop after so many epochs without a better top-1; 0: never */
+    const char *dump;                /* folder for the saved activations of one step, see comet_model_dump; NULL: none */
+    uint64_t dump_step;              /* which, from 1; the first of this run where that one is over already */
     void (*event)(void *user, const comet_train_event *event); /* may be NULL */
     void *user;
     const volatile sig_atomic_t *stop; /* set by a signal handler: finish the step, save, leave. May be NULL */
 } comet_train_params;
 
-/* SGD, one-cycle at rate 0.1, 10 epochs, batch 128. comet_default_rate tells a rate that suits net and batch. */
+/* SGD, one-cycle at rate 0.1, 10 epochs, batch 128; weights may be for another number of classes. comet_default_rate tells a
+ * rate that suits net and batch. */
 COMET_API void comet_train_params_init(comet_train_params *params);
 
 typedef struct comet_train_result {

@@ -3,6 +3,7 @@
  * (docs/checkpoints.md).
  *
  *   comet_weights_save, _load      weights and running statistics of a model
+ *   comet_weights_load_fitting     those of a file that fit: another number of classes, parts of another net
  *   comet_weights_classes, _net    what a file is for
  *   comet_weights_export           a checkpoint's weights in a file of their own
  *   comet_checkpoint_newest        the file of a run's folder to take weights from
@@ -24,9 +25,38 @@ extern "C" {
 COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
 
 /* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
- * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. The model is unchanged
- * where the file is refused. */
+ * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. Names may begin with
+ * what wrappers of PyTorch put before them, "module." and "_orig_mod.". Weights that are not finite are refused. The model is
+ * unchanged where the file is refused. */
 COMET_API comet_status comet_weights_load(comet_model *model, const char *path);
+
+/* What may differ between a file of weights and the net. */
+typedef enum comet_weights_rule {
+    COMET_WEIGHTS_ALL = 0,  /* nothing, as comet_weights_load */
+    COMET_WEIGHTS_NEW_HEAD, /* the number of classes: the layer that gives the scores begins anew then, and where the file has
+                               no such layer */
+    COMET_WEIGHTS_PARTIAL,  /* anything, as long as one tensor fits: what is not there with its shape begins anew, and what the
+                               net does not have is left out */
+} comet_weights_rule;
+
+/* What was loaded. What begins anew keeps what it had: in a new model, first weights from the seed. */
+typedef struct comet_weights_fit {
+    size_t size;
+    uint64_t n_tensors, n_loaded, n_new; /* weights and statistics of the model; n_tensors = n_loaded + n_new */
+    uint64_t n_left_out;                 /* tensors of the file that the net does not have */
+    uint64_t classes, classes_in_file;   /* scores of the net; those that the file is for, 0: it has no such layer */
+    char *summary; /* one line, such as "loaded 120 of 122 tensors; begin anew: fc.weight, fc.bias (10 classes, the file has
+                      1000)" */
+    char *list;    /* a line, with its end, for each tensor that begins anew or is left out, with both shapes; may be "" */
+} comet_weights_fit;
+COMET_API void comet_weights_fit_init(comet_weights_fit *fit);
+/* Frees both texts; NULL is allowed. */
+COMET_API void comet_weights_fit_free(comet_weights_fit *fit);
+
+/* Loads what `rule` allows. *fit (may be NULL) is written on success, and is for comet_weights_fit_free then.
+ * COMET_ERROR_CORRUPT, with the first tensor that does not fit or is not finite; the model is unchanged then. */
+COMET_API comet_status comet_weights_load_fitting(comet_model *model, const char *path, comet_weights_rule rule,
+                                                  comet_weights_fit *fit);
 
 /* The number of classes that the weights in a file are for: outputs of the layer that gives `net` its scores. The rest of the
  * file is not looked at. COMET_ERROR_CORRUPT where it has no weights of such a layer. */

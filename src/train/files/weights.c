@@ -13,6 +13,30 @@
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
 
+/* ---- names ---- */
+
+const char *weights_plain_name(const char *name)
+{
+    static const char *const prefixes[] = {"module.", "_orig_mod."};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
+            name += strlen(prefixes[i]);
+            i = SIZE_MAX; /* from the first again */
+        }
+    return name;
+}
+
+const safetensors_tensor *weights_find(const safetensors_file *file, const char *name)
+{
+    const safetensors_tensor *t = safetensors_find(file, name);
+    for (size_t i = 0; !t && (t = safetensors_at(file, i)); i++) {
+        if (strcmp(weights_plain_name(t->name), name) == 0)
+            return t;
+        t = NULL;
+    }
+    return t;
+}
+
 /* ---- the list ---- */
 
 static bool ends_with(const char *text, const char *suffix)
@@ -151,8 +175,7 @@ static bool same_shape(const comet_tensor_info *info, const safetensors_tensor *
     return info->n_dims == t->n_dims && memcmp(info->dims, t->dims, info->n_dims * sizeof *info->dims) == 0;
 }
 
-/* The layer whose outputs are the classes' scores: the last with weights, if it has as many as the net; else NULL. */
-static const comet_layer *classifier_of(const comet_net *net)
+const comet_layer *weights_classifier(const comet_net *net)
 {
     const uint32_t n = comet_net_n_values(net);
     const comet_shape out = comet_net_shape(net, n - 1);
@@ -164,8 +187,8 @@ static const comet_layer *classifier_of(const comet_net *net)
     return NULL;
 }
 
-/* Is `name` a tensor of this layer? Layers' names have dots too. */
-static bool is_of_layer(const char *name, const comet_layer *layer)
+/* Layers' names have dots too. */
+bool weights_is_of_layer(const char *name, const comet_layer *layer)
 {
     const size_t n = layer ? strlen(layer->name) : 0;
     return n > 0 && strncmp(name, layer->name, n) == 0 && (strcmp(name + n, ".weight") == 0 || strcmp(name + n, ".bias") == 0);
@@ -179,7 +202,7 @@ static comet_status refuse_shape(const weights_list *list, const weights_item *i
     const comet_tensor_info *info = &item->info;
     safetensors_shape_text(info->n_dims, info->dims, ours);
     safetensors_shape_text(t->n_dims, t->dims, theirs);
-    if (is_of_layer(item->name, classifier_of(comet_model_net(list->model))) && info->n_dims == t->n_dims &&
+    if (weights_is_of_layer(item->name, weights_classifier(comet_model_net(list->model))) && info->n_dims == t->n_dims &&
         memcmp(info->dims + 1, t->dims + 1, (info->n_dims - 1) * sizeof *info->dims) == 0)
         return comet_fail(COMET_ERROR_CORRUPT,
                           "%s: it is for %" PRIu64 " classes, this net for %" PRIu64 ": %s is %s there, %s in this net", path,
@@ -188,10 +211,9 @@ static comet_status refuse_shape(const weights_list *list, const weights_item *i
                       ours);
 }
 
-static comet_status match_item(const weights_list *list, const weights_item *item, const safetensors_file *file,
-                               const char *path)
+comet_status weights_match_item(const weights_list *list, const weights_item *item, const safetensors_tensor *t,
+                                const char *path)
 {
-    const safetensors_tensor *t = safetensors_find(file, item->name);
     if (item->index == SIZE_MAX || (!t && list->hidden && item->info.kind == COMET_TENSOR_MOMENTUM))
         return COMET_OK;
     if (!t && prefix_of(item->info.kind)[0] != '\0')
@@ -204,18 +226,6 @@ static comet_status match_item(const weights_list *list, const weights_item *ite
     return same_shape(&item->info, t) ? COMET_OK : refuse_shape(list, item, t, path);
 }
 
-static bool is_expected(const weights_list *list, const char *name, bool optimiser)
-{
-    if (ends_with(name, counter_suffix))
-        return true;
-    if (!optimiser && strncmp(name, WEIGHTS_OPTIMISER_PREFIX, strlen(WEIGHTS_OPTIMISER_PREFIX)) == 0)
-        return true;
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->items[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 static bool has_optimiser(const weights_list *list)
 {
     for (size_t i = 0; i < list->n; i++)
@@ -224,15 +234,29 @@ static bool has_optimiser(const weights_list *list)
     return false;
 }
 
+/* Where two tensors have the same plain name, only one is read. */
+bool weights_is_expected(const weights_list *list, const safetensors_file *file, const safetensors_tensor *t)
+{
+    const char *plain = weights_plain_name(t->name);
+    if (ends_with(plain, counter_suffix))
+        return true;
+    if (strncmp(plain, WEIGHTS_OPTIMISER_PREFIX, strlen(WEIGHTS_OPTIMISER_PREFIX)) == 0 && !has_optimiser(list))
+        return true;
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].name, t->name) == 0 ||
+            (strcmp(list->items[i].name, plain) == 0 && weights_find(file, plain) == t))
+            return true;
+    return false;
+}
+
 comet_status weights_list_match(const weights_list *list, const safetensors_file *file, const char *path)
 {
-    const bool optimiser = has_optimiser(list);
     comet_status status = COMET_OK;
     for (size_t i = 0; i < list->n && status == COMET_OK; i++)
-        status = match_item(list, &list->items[i], file, path);
+        status = weights_match_item(list, &list->items[i], weights_find(file, list->items[i].name), path);
     const safetensors_tensor *t = NULL;
     for (size_t i = 0; status == COMET_OK && (t = safetensors_at(file, i)); i++)
-        if (!is_expected(list, t->name, optimiser))
+        if (!weights_is_expected(list, file, t))
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: it is of another net: this net has no %.120s", path, t->name);
     return status;
 }
@@ -241,7 +265,7 @@ static comet_status load_item(const weights_item *item, comet_model *model, safe
 {
     if (item->index == SIZE_MAX)
         return COMET_OK;
-    const safetensors_tensor *t = safetensors_find(file, item->name);
+    const safetensors_tensor *t = weights_find(file, item->name);
     comet_status status = COMET_OK;
     if (t)
         status = safetensors_read_f32(file, t, elements);
@@ -266,7 +290,7 @@ comet_status weights_list_load(const weights_list *list, comet_model *model, saf
     return status;
 }
 
-static comet_status open_verified(safetensors_file **file, const char *path)
+comet_status weights_open_verified(safetensors_file **file, const char *path)
 {
     comet_status status = safetensors_open(file, path);
     if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
@@ -276,45 +300,20 @@ static comet_status open_verified(safetensors_file **file, const char *path)
     return status;
 }
 
-/* Checks all of a file before any of it is loaded: a refused file leaves the model as it was. */
-static comet_status check_file_is_finite(const weights_list *list, safetensors_file *file, const char *path)
+comet_status weights_check_finite(safetensors_file *file, const safetensors_tensor *t, const char *path)
 {
-    comet_status status = COMET_OK;
-    for (size_t i = 0; i < list->n && status == COMET_OK; i++) {
-        const safetensors_tensor *t = safetensors_find(file, list->items[i].name);
-        if (list->items[i].index == SIZE_MAX || !t)
-            continue;
-        float *elements = malloc((size_t)t->n_elements * sizeof *elements + 1);
-        if (!elements)
-            return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of %s", t->n_elements,
-                              t->name);
-        status = safetensors_read_f32(file, t, elements);
-        if (status == COMET_OK && check_finite(t->name, elements, t->n_elements) != COMET_OK) {
-            char why[256];
-            snprintf(why, sizeof why, "%s", comet_last_error());
-            status = comet_fail(COMET_ERROR_CORRUPT,
-                                "%s: %s: the file is damaged, or of a run that diverged; take an earlier one", path, why);
-        }
-        free(elements);
+    float *elements = malloc((size_t)t->n_elements * sizeof *elements + 1);
+    if (!elements)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of %s", t->n_elements,
+                          t->name);
+    comet_status status = safetensors_read_f32(file, t, elements);
+    if (status == COMET_OK && check_finite(t->name, elements, t->n_elements) != COMET_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", comet_last_error());
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: %s: the file is damaged, or of a run that diverged; take an earlier one",
+                            path, why);
     }
-    return status;
-}
-
-comet_status comet_weights_load(comet_model *model, const char *path)
-{
-    safetensors_file *file = NULL;
-    weights_list list = {0};
-    comet_status status = open_verified(&file, path);
-    if (status == COMET_OK)
-        status = weights_list_make(&list, model, false);
-    if (status == COMET_OK)
-        status = weights_list_match(&list, file, path);
-    if (status == COMET_OK)
-        status = check_file_is_finite(&list, file, path);
-    if (status == COMET_OK)
-        status = weights_list_load(&list, model, file);
-    weights_list_free(&list);
-    safetensors_close(file);
+    free(elements);
     return status;
 }
 
@@ -346,9 +345,9 @@ comet_status comet_weights_classes(const char *path, const comet_net *net, uint6
     comet_status status = safetensors_open(&file, path);
     if (status != COMET_OK)
         return status;
-    const comet_layer *layer = classifier_of(net);
+    const comet_layer *layer = weights_classifier(net);
     snprintf(name, sizeof name, "%s.weight", layer ? layer->name : "");
-    const safetensors_tensor *t = safetensors_find(file, name);
+    const safetensors_tensor *t = weights_find(file, name);
     if (t && t->n_dims > 0)
         *classes = t->dims[0];
     else
@@ -400,7 +399,7 @@ static comet_status choose_exports(export_job *job, const char *path)
 comet_status comet_weights_export(const char *checkpoint, const char *path)
 {
     export_job job = {0};
-    comet_status status = open_verified(&job.file, checkpoint);
+    comet_status status = weights_open_verified(&job.file, checkpoint);
     if (status == COMET_OK)
         status = choose_exports(&job, checkpoint);
     if (status == COMET_OK) {

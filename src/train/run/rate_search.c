@@ -167,7 +167,7 @@ static comet_status search_start(search *s)
     if (status == COMET_OK)
         status = comet_model_create(&s->model, s->p->net, &s->p->model);
     if (status == COMET_OK && s->p->weights)
-        status = comet_weights_load(s->model, s->p->weights);
+        status = comet_weights_load_fitting(s->model, s->p->weights, s->p->weights_rule, NULL);
     if (status != COMET_OK)
         return status;
     comet_loader_params_init(&loader);

@@ -31,6 +31,7 @@ void comet_train_params_init(comet_train_params *params)
     params->model.batch = DEFAULT_BATCH;
     comet_schedule_init(&params->schedule, COMET_SCHEDULE_ONECYCLE, 0.1);
     params->epochs = DEFAULT_EPOCHS;
+    params->weights_rule = COMET_WEIGHTS_NEW_HEAD;
 }
 
 /* ---- one step ---- */

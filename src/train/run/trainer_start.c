@@ -168,6 +168,30 @@ static comet_status resume(trainer *t, checkpoint_found *found)
     return COMET_OK;
 }
 
+/* Tells what was loaded; of a file that fits in part, tensor by tensor. */
+static void tell_fit(const trainer *t, const comet_weights_fit *fit)
+{
+    enum { MOST_LINES = 40 };
+    uint64_t n = 0;
+    trainer_tell(t, COMET_EVENT_NOTE, fit->summary);
+    if (t->p->weights_rule != COMET_WEIGHTS_PARTIAL)
+        return;
+    for (const char *line = fit->list; *line != '\0' && n < MOST_LINES; line = strchr(line, '\n') + 1, n++)
+        trainer_note(t, "%.*s", (int)strcspn(line, "\n"), line);
+    if (fit->n_new + fit->n_left_out > MOST_LINES)
+        trainer_note(t, "and %" PRIu64 " more", fit->n_new + fit->n_left_out - MOST_LINES);
+}
+
+static comet_status load_weights(trainer *t)
+{
+    comet_weights_fit fit = {.size = sizeof fit};
+    const comet_status status = comet_weights_load_fitting(t->model, t->p->weights, t->p->weights_rule, &fit);
+    if (status == COMET_OK)
+        tell_fit(t, &fit);
+    comet_weights_fit_free(&fit);
+    return status;
+}
+
 static comet_status load_start(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
@@ -182,7 +206,7 @@ static comet_status load_start(trainer *t)
     if (status == COMET_OK && t->p->resume && found == CHECKPOINT_NONE)
         trainer_note(t, "%s holds no run yet: this is a new one", t->p->out);
     if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
-        status = comet_weights_load(t->model, t->p->weights);
+        status = load_weights(t);
     if (status == COMET_OK && t->p->out && !t->p->resume)
         checkpoint_clear(t->p->out); /* last: the weights may come from there */
     return status;

@@ -1,0 +1,59 @@
+# comet train --weights onto another number of classes and onto other nets.
+# shellcheck shell=bash
+
+needs_training
+tiny_net
+run 0 train $settings --out b
+run 0 export b --last -o w.safetensors
+sed 's/^fc = linear out=4/fc = linear out=6/' tiny.txt >six.txt
+six="--net six.txt --data synthetic --images 400 --classes 6 --batch 20 --max-steps 3 --seed 3 -j 1"
+
+# ---- another number of classes ----
+
+run 0 train $six --weights w.safetensors --out six
+err_has 'loaded 7 of 9 tensors from w.safetensors; begin anew: fc.weight, fc.bias (6 classes, the file has 4)$'
+run 0 train $six --weights b --out folder
+err_has 'loaded 7 of 9 tensors from b/best.safetensors; begin anew: fc.weight, fc.bias'
+run 0 eval six --data synthetic --images 400 -j 1
+# The head comes from the seed alone, the rest from the file.
+run 0 train $six --rate 0 --weight-decay 0 --max-steps 1 --weights w.safetensors --out anew
+run 0 train $six --rate 0 --weight-decay 0 --max-steps 1 --out seeded
+for name in anew seeded; do run 0 export $name --last -o $name.safetensors; done
+# elements FILE NAME: the bytes of a tensor.
+elements() {
+    local header range
+    header=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    range=$(sed -n "s/.*\"$2\":{[^}]*\"data_offsets\":\[\([0-9]*\),\([0-9]*\)\].*/\1 \2/p" "$1" | head -1)
+    tail -c +$((8 + header + ${range% *} + 1)) "$1" | head -c $((${range#* } - ${range% *})) | od -An -tx1
+}
+for name in conv1.weight conv2.weight; do
+    for file in w anew seeded; do elements $file.safetensors $name >$file.elements; done
+    same anew.elements w.elements
+    differ anew.elements seeded.elements
+done
+for file in anew seeded; do elements $file.safetensors fc.weight >$file.elements; done
+if [ -s anew.elements ]; then pass; else fault "no elements were found"; fi
+same anew.elements seeded.elements
+# A resumed run has its own weights.
+run 0 train $six --weights w.safetensors --out six --max-steps 6 --resume
+err_lacks 'begin anew'
+run 0 train --model cnn28 --data synthetic --classes 4 --images 40 --batch 8 --max-steps 1 -j 1 --out few
+run 0 train --model cnn28 --data synthetic --images 40 --batch 8 --max-steps 1 -j 1 --weights few
+err_has 'begin anew: .*\.weight, .*\.bias (10 classes, the file has 4)$'
+# The search for a rate begins with the same weights.
+run 0 train $six --rate find --weights w.safetensors --max-steps 2
+
+# ---- another net ----
+
+run 3 train ${settings/tiny.txt/other.txt} --max-steps 1 --weights w.safetensors
+err_has 'another net: conv2.weight is 16 x 8 x 3 x 3 there, 12 x 8 x 3 x 3 in this net; partial loading takes what fits$'
+run 3 train ${settings/tiny.txt/renamed.txt} --max-steps 1 --weights w.safetensors
+err_has 'this net has no fc.weight; partial loading takes what fits$'
+run 0 train ${settings/tiny.txt/renamed.txt} --max-steps 1 --weights w.safetensors --weights-partial
+err_has 'loaded 7 of 9 tensors from w.safetensors; begin anew: head.weight, head.bias (4 classes, the file has none); left out: fc.weight, fc.bias$'
+err_has 'begins anew: head.weight, 4 x 16; the file has none$'
+err_has 'left out: fc.bias, 4; the net has none$'
+run 3 train --model cnn28 --data synthetic --images 40 --batch 8 --max-steps 1 --weights w.safetensors --weights-partial
+err_has 'w.safetensors: none of its tensors fits the net cnn28'
+run 2 train $settings --weights-partial
+err_has '--weights-partial needs --weights FILE'
