@@ -167,9 +167,6 @@ cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes
     struct stat status;
     if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
         return !last && join(what, "best.safetensors", path, path_bytes) ? CLI_OK : newest_path(what, path, path_bytes);
-    if (text_ends_with(what, strlen(what), ".pt") || text_ends_with(what, strlen(what), ".pth"))
-        return fail(CLI_BAD_INPUT, "%s: a pickle of PyTorch; 'tools/torch_weights.py to-comet' makes a safetensors file of it",
-                    what);
     return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
                                                                        : fail(CLI_BAD_INPUT, "%s: the name is too long", what);
 }

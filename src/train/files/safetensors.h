@@ -8,6 +8,9 @@
  * then for each piece of a tensor (1 MiB, the last one shorter) in file order XXH64 of the 16 bytes (hash so far, XXH64 of the
  * piece). Files of others have none, and only their structure is checked.
  *
+ * The reader serves files of other formats too (safetensors_adopt; tensor_file.h chooses by content), so that whoever takes
+ * tensors by name need not know which it is.
+ *
  * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Tensors pass one at a time. Memory for
  * a file is that of its header and a table of its tensors, which the header bounds.
  */
@@ -82,6 +85,21 @@ const char *safetensors_metadata(const safetensors_file *file, const char *key);
 /* The elements as they are, and as float32 (F64 and I64 are rounded). */
 comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements);
 comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tensor *tensor, float *elements);
+
+/* ---- tensors of files in other formats, behind the functions above ---- */
+
+typedef struct safetensors_reader {
+    void *user;
+    /* `n` elements of the tensor with that index in the list, from element `first` on, row after row, as they are. */
+    comet_status (*read)(void *user, size_t index, uint64_t first, uint64_t n, void *elements);
+    comet_status (*verify)(void *user);
+    void (*close)(void *user);
+} safetensors_reader;
+
+/* A file without metadata, of tensors whose names, dtypes, dims, n_elements and bytes are set and whose names are all
+ * different. It takes over `tensors`, from malloc, and `reader`, which it closes; on failure both stay the caller's. */
+comet_status safetensors_adopt(safetensors_file **file, const char *path, safetensors_tensor *tensors, size_t n,
+                               const safetensors_reader *reader);
 
 /* "64 x 3 x 7 x 7", or "scalar"; returns `text`. */
 #define SAFETENSORS_SHAPE_BYTES 192

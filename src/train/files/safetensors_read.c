@@ -1,11 +1,8 @@
 /* Reading safetensors; see safetensors.h. */
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/bytes.h"
@@ -13,6 +10,7 @@
 #include "base/convert.h"
 #include "base/float_env.h"
 #include "base/status.h"
+#include "train/files/file_read.h"
 #include "train/files/safetensors_header.h"
 #include "train/files/safetensors_private.h"
 
@@ -25,45 +23,21 @@ struct safetensors_file {
     size_t header_bytes;
     uint64_t data_bytes;
     safetensors_header header; /* tensors by offset */
+    safetensors_reader reader; /* of another format, whose tensors are in its order; else zeros */
 };
 
 /* ---- bytes ---- */
 
 static comet_status read_at(const safetensors_file *f, uint64_t offset, void *to, size_t bytes)
 {
-    char *at = to;
-    while (bytes > 0) {
-        const ssize_t n = pread(f->fd, at, bytes < (1u << 24) ? bytes : (1u << 24), (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return comet_fail(COMET_ERROR_IO, "%s: cannot be read: %s", f->path, strerror(errno));
-        if (n == 0)
-            return comet_fail(COMET_ERROR_CORRUPT, "%s: the file ends at byte %" PRIu64, f->path, offset);
-        at += n;
-        offset += (uint64_t)n;
-        bytes -= (size_t)n;
-    }
-    return COMET_OK;
-}
-
-static comet_status open_regular(safetensors_file *f, uint64_t *file_bytes)
-{
-    struct stat s;
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused below, not waited for */
-    if (f->fd < 0 || fstat(f->fd, &s) != 0)
-        return comet_fail(COMET_ERROR_IO, "%s: %s", f->path, strerror(errno));
-    if (!S_ISREG(s.st_mode))
-        return comet_fail(COMET_ERROR_IO, "%s: not a regular file", f->path);
-    *file_bytes = (uint64_t)s.st_size;
-    return COMET_OK;
+    return file_read_at(f->fd, f->path, offset, to, bytes);
 }
 
 static comet_status read_header(safetensors_file *f)
 {
     unsigned char length[8];
     uint64_t file_bytes = 0;
-    comet_status status = open_regular(f, &file_bytes);
+    comet_status status = file_open_regular(f->path, &f->fd, &file_bytes);
     if (status != COMET_OK)
         return status;
     if (file_bytes < 8 + MIN_HEADER_BYTES)
@@ -151,7 +125,7 @@ static comet_status take_header(safetensors_file *f)
     return status == COMET_OK ? check_names(f) : status;
 }
 
-comet_status safetensors_open(safetensors_file **file, const char *path)
+static comet_status make_file(safetensors_file **file, const char *path)
 {
     safetensors_file *f = calloc(1, sizeof *f);
     const size_t path_bytes = strlen(path) + 1;
@@ -164,6 +138,14 @@ comet_status safetensors_open(safetensors_file **file, const char *path)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory while opening %s", path);
     }
     memcpy(f->path, path, path_bytes);
+    *file = f;
+    return COMET_OK;
+}
+
+comet_status safetensors_open(safetensors_file **file, const char *path)
+{
+    safetensors_file *f = NULL;
+    TRY(make_file(&f, path));
     comet_status status = read_header(f);
     if (status == COMET_OK)
         status = take_header(f);
@@ -174,10 +156,22 @@ comet_status safetensors_open(safetensors_file **file, const char *path)
     return status;
 }
 
+comet_status safetensors_adopt(safetensors_file **file, const char *path, safetensors_tensor *tensors, size_t n,
+                               const safetensors_reader *reader)
+{
+    TRY(make_file(file, path));
+    (*file)->header.tensors = tensors;
+    (*file)->header.n_tensors = n;
+    (*file)->reader = *reader;
+    return COMET_OK;
+}
+
 void safetensors_close(safetensors_file *file)
 {
     if (!file)
         return;
+    if (file->reader.close)
+        file->reader.close(file->reader.user);
     if (file->fd >= 0)
         close(file->fd);
     safetensors_header_free(&file->header);
@@ -242,6 +236,8 @@ comet_status safetensors_verify(safetensors_file *file)
 {
     char stored[SAFETENSORS_CHECKSUM_DIGITS + 1] = "", found[24];
     uint64_t hash = 0;
+    if (file->reader.verify)
+        return file->reader.verify(file->reader.user);
     if (file->header.checksum == 0)
         return COMET_OK;
     comet_status status = hash_header(file, stored, &hash);
@@ -259,9 +255,19 @@ comet_status safetensors_verify(safetensors_file *file)
 
 /* ---- elements ---- */
 
+/* `n` elements from `first` on, of `width` bytes each. */
+static comet_status read_elements(const safetensors_file *file, const safetensors_tensor *t, uint64_t first, uint64_t n,
+                                  uint64_t width, void *elements)
+{
+    if (file->reader.read)
+        return file->reader.read(file->reader.user, (size_t)(t - file->header.tensors), first, n, elements);
+    return read_at(file, 8 + file->header_bytes + t->offset + first * width, elements, (size_t)(n * width));
+}
+
 comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements)
 {
-    return read_at(file, 8 + file->header_bytes + tensor->offset, elements, (size_t)tensor->bytes);
+    const uint64_t width = tensor->n_elements > 0 ? tensor->bytes / tensor->n_elements : 1;
+    return read_elements(file, tensor, 0, tensor->n_elements, width, elements);
 }
 
 /* `from` holds n elements of the type; a value too large for a float becomes infinite, as a cast in torch does. */
@@ -298,7 +304,7 @@ comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tens
     float_env_enter(&host);
     for (uint64_t done = 0; done < tensor->n_elements && status == COMET_OK;) {
         const size_t here = (size_t)min_u64(tensor->n_elements - done, CONVERT_ELEMENTS);
-        status = read_at(file, 8 + file->header_bytes + tensor->offset + done * width, raw, here * (size_t)width);
+        status = read_elements(file, tensor, done, here, width, raw);
         if (status == COMET_OK)
             convert(tensor->dtype, raw, here, elements + done);
         done += here;

@@ -1,6 +1,6 @@
 /*
  * Weights as a file that plain torch.load reads into a state dict: a zip archive, not compressed, of a pickle and one record of
- * raw elements for each tensor. Such files are only written: a pickle is a program, and Comet does not run programs of others.
+ * raw elements for each tensor. torch_read.h reads such files.
  */
 #ifndef COMET_TRAIN_FILES_TORCH_FILE_H
 #define COMET_TRAIN_FILES_TORCH_FILE_H

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/files/tensor_file.h"
 #include "train/files/torch_file.h"
 #include "train/graph/staging.h"
 
@@ -292,7 +293,7 @@ comet_status weights_list_load(const weights_list *list, comet_model *model, saf
 
 comet_status weights_open_verified(safetensors_file **file, const char *path)
 {
-    comet_status status = safetensors_open(file, path);
+    comet_status status = tensor_file_open(file, path);
     if (status == COMET_OK && (status = safetensors_verify(*file)) != COMET_OK) {
         safetensors_close(*file);
         *file = NULL;
@@ -320,7 +321,7 @@ comet_status weights_check_finite(safetensors_file *file, const safetensors_tens
 comet_status comet_weights_net(const char *path, char **text)
 {
     safetensors_file *file = NULL;
-    comet_status status = safetensors_open(&file, path);
+    comet_status status = tensor_file_open(&file, path);
     if (status != COMET_OK)
         return status;
     const char *net = safetensors_metadata(file, "net");
@@ -342,7 +343,7 @@ comet_status comet_weights_classes(const char *path, const comet_net *net, uint6
 {
     char name[COMET_MAX_LAYER_NAME + sizeof ".weight"];
     safetensors_file *file = NULL;
-    comet_status status = safetensors_open(&file, path);
+    comet_status status = tensor_file_open(&file, path);
     if (status != COMET_OK)
         return status;
     const comet_layer *layer = weights_classifier(net);
