@@ -291,7 +291,7 @@ static comet_status read_deflated(const zip_archive *zip, const zip_record *r, u
     }
     inflateEnd(&z);
     free(pieces);
-    if (status == COMET_OK && sink->at < (sink->check ? r->bytes : sink->first + sink->bytes))
+    if (status == COMET_OK && (sink->check ? !ended || sink->at < r->bytes : sink->at < sink->first + sink->bytes))
         status = damaged_record(zip, r->name, "its data end early");
     return status;
 }
