@@ -66,10 +66,11 @@ const verb verb_import = {
     .summary = "Take weights from PyTorch",
     .computes = true,
     .usage = "FILE.pt|FILE.safetensors --model NAME | --net FILE -o OUT.safetensors [options]",
-    .details = "Reads what torch.save(model.state_dict(), FILE) writes, or a checkpoint that has it under 'state_dict', 'model'\n"
-               "or the like, and safetensors. Checks that every tensor of the net is there with its shape, and nothing else, and\n"
-               "writes them as float32 together with the net. Pickles are not run: anything in one but tensors, numbers and\n"
-               "texts is refused by its name.\n",
+    .details =
+        "Reads what torch.save(model.state_dict(), FILE) writes, or a checkpoint that has it under 'state_dict', 'model'\n"
+        "or the like, and safetensors. Checks that every tensor of the net is there with its shape, and nothing else, and\n"
+        "writes them as float32 together with the net. Pickles are not run: anything in one but tensors, numbers and\n"
+        "texts is refused by its name.\n",
     .examples = "  comet import resnet18.pt --model resnet18 -o start.safetensors\n"
                 "  comet import mine.safetensors --net mynet.txt -o start.safetensors\n"
                 "  comet train --model resnet18 --data folder:DIR --classes 1000 --weights start.safetensors\n",

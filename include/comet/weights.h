@@ -1,6 +1,6 @@
 /*
- * Models in files: weights as safetensors that PyTorch reads and writes, and what a run's checkpoints hold
- * (docs/checkpoints.md).
+ * Models in files: weights as safetensors or as torch.save writes them, which are told apart by content, and what a run's
+ * checkpoints hold (docs/checkpoints.md).
  *
  *   comet_weights_save, _load      weights and running statistics of a model
  *   comet_weights_load_fitting     those of a file that fit: another number of classes, parts of another net
@@ -97,8 +97,8 @@ COMET_API comet_status comet_checkpoint_describe(const char *folder, comet_check
  * where they are not for this net. */
 COMET_API comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices);
 
-/* Copies the weights and statistics of a checkpoint to a file of their own, all or nothing: safetensors, or what plain
- * torch.load reads where the path ends in .pt. */
+/* Copies the weights and statistics of a checkpoint, or of another file of weights, to a file of their own, all or nothing:
+ * safetensors, or what plain torch.load reads where the path ends in .pt. */
 COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
 
 #ifdef __cplusplus

@@ -8,65 +8,16 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "train/files/pickle_words.h"
 
 enum {
-    MAX_OBJECTS = 1 << 22, /* also entries of the stack and of the memo */
+    MAX_OBJECTS = 1 << 22, /* and entries of the stack, and of the memo */
     MAX_TENSORS = 1 << 18,
     MAX_MARKS = 64, /* open tuples, lists and dicts; a state dict has about five */
     MAX_PROTOCOL = 5,
     MAX_NAME = 256, /* of a global */
 };
 static const uint32_t unset = UINT32_MAX;
-
-/* ---- globals ---- */
-
-typedef enum global_use {
-    GLOBAL_DTYPE,   /* a value that is not called */
-    GLOBAL_STORAGE, /* names the type of a storage's elements */
-    GLOBAL_DICT,
-    GLOBAL_SEQUENCE, /* called with a sequence, returns it */
-    GLOBAL_DEVICE,
-    GLOBAL_PARAMETER,
-    GLOBAL_TENSOR,
-} global_use;
-
-typedef struct global {
-    const char *module, *name;
-    global_use use;
-    pickle_element element;
-} global;
-
-static const global globals[] = {
-    {"collections", "OrderedDict", GLOBAL_DICT, {0}},
-    {"torch", "Size", GLOBAL_SEQUENCE, {0}},
-    {"builtins", "set", GLOBAL_SEQUENCE, {0}},
-    {"__builtin__", "set", GLOBAL_SEQUENCE, {0}}, /* as protocol 2 calls it */
-    {"torch", "device", GLOBAL_DEVICE, {0}},
-    {"torch._utils", "_rebuild_tensor", GLOBAL_TENSOR, {0}}, /* before 0.4 */
-    {"torch._utils", "_rebuild_tensor_v2", GLOBAL_TENSOR, {0}},
-    {"torch._utils", "_rebuild_parameter", GLOBAL_PARAMETER, {0}},
-    {"torch", "FloatStorage", GLOBAL_STORAGE, {SAFETENSORS_F32, 4}},
-    {"torch", "DoubleStorage", GLOBAL_STORAGE, {SAFETENSORS_F64, 8}},
-    {"torch", "HalfStorage", GLOBAL_STORAGE, {SAFETENSORS_F16, 2}},
-    {"torch", "BFloat16Storage", GLOBAL_STORAGE, {SAFETENSORS_BF16, 2}},
-    {"torch", "LongStorage", GLOBAL_STORAGE, {SAFETENSORS_I64, 8}},
-    {"torch", "IntStorage", GLOBAL_STORAGE, {SAFETENSORS_OTHER, 4}},
-    {"torch", "ShortStorage", GLOBAL_STORAGE, {SAFETENSORS_OTHER, 2}},
-    {"torch", "CharStorage", GLOBAL_STORAGE, {SAFETENSORS_OTHER, 1}},
-    {"torch", "ByteStorage", GLOBAL_STORAGE, {SAFETENSORS_OTHER, 1}},
-    {"torch", "BoolStorage", GLOBAL_STORAGE, {SAFETENSORS_OTHER, 1}},
-    {"torch", "float32", GLOBAL_DTYPE, {0}},
-    {"torch", "float64", GLOBAL_DTYPE, {0}},
-    {"torch", "float16", GLOBAL_DTYPE, {0}},
-    {"torch", "bfloat16", GLOBAL_DTYPE, {0}},
-    {"torch", "int64", GLOBAL_DTYPE, {0}},
-    {"torch", "int32", GLOBAL_DTYPE, {0}},
-    {"torch", "int16", GLOBAL_DTYPE, {0}},
-    {"torch", "int8", GLOBAL_DTYPE, {0}},
-    {"torch", "uint8", GLOBAL_DTYPE, {0}},
-    {"torch", "bool", GLOBAL_DTYPE, {0}},
-};
-enum { N_GLOBALS = sizeof globals / sizeof *globals };
 
 /* ---- the machine ---- */
 
@@ -87,81 +38,6 @@ struct pickle {
     size_t n_storages, storage_capacity;
     pickle_tensor *tensors;
     size_t n_tensors, tensor_capacity;
-};
-
-/* Letters of the opcodes, and the names that pickletools has for them; those without a case in run_opcode are refused. */
-static const struct opcode_name {
-    unsigned char code;
-    const char *name;
-} opcode_names[] = {
-    {'(', "MARK"},
-    {'.', "STOP"},
-    {'0', "POP"},
-    {'1', "POP_MARK"},
-    {'2', "DUP"},
-    {'F', "FLOAT"},
-    {'I', "INT"},
-    {'J', "BININT"},
-    {'K', "BININT1"},
-    {'L', "LONG"},
-    {'M', "BININT2"},
-    {'N', "NONE"},
-    {'P', "PERSID"},
-    {'Q', "BINPERSID"},
-    {'R', "REDUCE"},
-    {'S', "STRING"},
-    {'T', "BINSTRING"},
-    {'U', "SHORT_BINSTRING"},
-    {'V', "UNICODE"},
-    {'X', "BINUNICODE"},
-    {'a', "APPEND"},
-    {'b', "BUILD"},
-    {'c', "GLOBAL"},
-    {'d', "DICT"},
-    {'}', "EMPTY_DICT"},
-    {'e', "APPENDS"},
-    {'g', "GET"},
-    {'h', "BINGET"},
-    {'i', "INST"},
-    {'j', "LONG_BINGET"},
-    {'l', "LIST"},
-    {']', "EMPTY_LIST"},
-    {'o', "OBJ"},
-    {'p', "PUT"},
-    {'q', "BINPUT"},
-    {'r', "LONG_BINPUT"},
-    {'s', "SETITEM"},
-    {'t', "TUPLE"},
-    {')', "EMPTY_TUPLE"},
-    {'u', "SETITEMS"},
-    {'G', "BINFLOAT"},
-    {'B', "BINBYTES"},
-    {'C', "SHORT_BINBYTES"},
-    {0x80, "PROTO"},
-    {0x81, "NEWOBJ"},
-    {0x82, "EXT1"},
-    {0x83, "EXT2"},
-    {0x84, "EXT4"},
-    {0x85, "TUPLE1"},
-    {0x86, "TUPLE2"},
-    {0x87, "TUPLE3"},
-    {0x88, "NEWTRUE"},
-    {0x89, "NEWFALSE"},
-    {0x8a, "LONG1"},
-    {0x8b, "LONG4"},
-    {0x8c, "SHORT_BINUNICODE"},
-    {0x8d, "BINUNICODE8"},
-    {0x8e, "BINBYTES8"},
-    {0x8f, "EMPTY_SET"},
-    {0x90, "ADDITEMS"},
-    {0x91, "FROZENSET"},
-    {0x92, "NEWOBJ_EX"},
-    {0x93, "STACK_GLOBAL"},
-    {0x94, "MEMOIZE"},
-    {0x95, "FRAME"},
-    {0x96, "BYTEARRAY8"},
-    {0x97, "NEXT_BUFFER"},
-    {0x98, "READONLY_BUFFER"},
 };
 
 /* ---- failures ---- */
@@ -190,21 +66,21 @@ static comet_status refuse(const pickle *p, const char *what)
 static comet_status refuse_opcode(const pickle *p, unsigned char code)
 {
     char what[64];
-    snprintf(what, sizeof what, "the unknown opcode 0x%02x", code);
-    for (size_t i = 0; i < sizeof opcode_names / sizeof *opcode_names; i++)
-        if (opcode_names[i].code == code)
-            snprintf(what, sizeof what, "the opcode %s", opcode_names[i].name);
+    const char *name = pickle_opcode_name(code);
+    if (name)
+        snprintf(what, sizeof what, "the opcode %s", name);
+    else
+        snprintf(what, sizeof what, "the unknown opcode 0x%02x", code);
     return refuse(p, what);
 }
 
-static const char *describe(const pickle *p, const pickle_object *o, char text[2 * MAX_NAME])
+static const char *describe(const pickle_object *o, char text[2 * MAX_NAME])
 {
     static const char *const names[] = {"a plain value", "a number", "a text", "a list", "a dict", "", "a storage", "a tensor"};
     if (o->kind == PICKLE_GLOBAL)
-        snprintf(text, 2 * MAX_NAME, "%s.%s", globals[o->as.index].module, globals[o->as.index].name);
+        snprintf(text, 2 * MAX_NAME, "%s.%s", o->as.global->module, o->as.global->name);
     else
         snprintf(text, 2 * MAX_NAME, "%s", names[o->kind]);
-    (void)p;
     return text;
 }
 
@@ -212,7 +88,7 @@ static const char *describe(const pickle *p, const pickle_object *o, char text[2
 static comet_status refuse_use(const pickle *p, const char *opcode, const pickle_object *o)
 {
     char of[2 * MAX_NAME], what[2 * MAX_NAME + 64];
-    snprintf(what, sizeof what, "the opcode %s of %s", opcode, describe(p, o, of));
+    snprintf(what, sizeof what, "the opcode %s of %s", opcode, describe(o, of));
     return refuse(p, what);
 }
 
@@ -447,9 +323,9 @@ static bool equals(const char *text, const char *name, size_t bytes)
 static comet_status push_global(pickle *p, const char *module, size_t module_bytes, const char *name, size_t name_bytes)
 {
     char what[2 * MAX_NAME + 32];
-    for (size_t i = 0; i < N_GLOBALS; i++)
-        if (equals(globals[i].module, module, module_bytes) && equals(globals[i].name, name, name_bytes))
-            return push_new(p, (pickle_object){.kind = PICKLE_GLOBAL, .as.index = i});
+    const pickle_global *global = pickle_global_find(module, module_bytes, name, name_bytes);
+    if (global)
+        return push_new(p, (pickle_object){.kind = PICKLE_GLOBAL, .as.global = global});
     snprintf(what, sizeof what, "the global %.*s.%.*s", (int)min_u64(module_bytes, MAX_NAME), module,
              (int)min_u64(name_bytes, MAX_NAME), name);
     return refuse(p, what);
@@ -500,7 +376,7 @@ static comet_status push_storage(pickle *p)
     if (t->kind != PICKLE_LIST || t->n < 5 || t->n > 6 || !pickle_is_text(p, t->as.items[0], "storage"))
         return refuse_use(p, "BINPERSID", t);
     const pickle_object *type = item(p, t, 1), *key = item(p, t, 2), *n = item(p, t, 4);
-    if (type->kind != PICKLE_GLOBAL || globals[type->as.index].use != GLOBAL_STORAGE)
+    if (type->kind != PICKLE_GLOBAL || type->as.global->use != PICKLE_USE_STORAGE)
         return refuse_use(p, "BINPERSID", type);
     if (key->kind != PICKLE_TEXT || n->kind != PICKLE_NUMBER || n->as.number < 0)
         return malformed(p, "the name or size of a storage is none");
@@ -511,10 +387,8 @@ static comet_status push_storage(pickle *p)
     void *storages = p->storages;
     TRY(grow(p, &storages, p->n_storages, &p->storage_capacity, sizeof *p->storages));
     p->storages = storages;
-    p->storages[p->n_storages] = (pickle_storage){.key = key->as.text,
-                                                  .key_bytes = key->n,
-                                                  .element = globals[type->as.index].element,
-                                                  .n_elements = (uint64_t)n->as.number};
+    p->storages[p->n_storages] = (pickle_storage){
+        .key = key->as.text, .key_bytes = key->n, .element = type->as.global->element, .n_elements = (uint64_t)n->as.number};
     return push_new(p, (pickle_object){.kind = PICKLE_STORAGE, .as.index = p->n_storages++});
 }
 
@@ -604,20 +478,20 @@ static comet_status call(pickle *p)
         return refuse_use(p, "REDUCE", c);
     if (a->kind != PICKLE_LIST)
         return malformed(p, "what a function is called with is no tuple");
-    switch (globals[c->as.index].use) {
-    case GLOBAL_DICT: TRY(make_dict(p, arguments, &made)); return push(p, made);
-    case GLOBAL_TENSOR: TRY(make_tensor(p, a, &made)); return push(p, made);
-    case GLOBAL_DEVICE: return push_plain(p);
-    case GLOBAL_SEQUENCE:
+    switch (c->as.global->use) {
+    case PICKLE_USE_DICT: TRY(make_dict(p, arguments, &made)); return push(p, made);
+    case PICKLE_USE_TENSOR: TRY(make_tensor(p, a, &made)); return push(p, made);
+    case PICKLE_USE_DEVICE: return push_plain(p);
+    case PICKLE_USE_SEQUENCE:
         if (a->n != 1 || item(p, a, 0)->kind != PICKLE_LIST)
             return malformed(p, "a torch.Size or set is not made of one list");
         return push(p, a->as.items[0]);
-    case GLOBAL_PARAMETER:
+    case PICKLE_USE_PARAMETER:
         if (a->n < 1 || item(p, a, 0)->kind != PICKLE_TENSOR)
             return malformed(p, "a parameter is not made of a tensor");
         return push(p, a->as.items[0]);
-    case GLOBAL_DTYPE:
-    case GLOBAL_STORAGE: break;
+    case PICKLE_USE_DTYPE:
+    case PICKLE_USE_STORAGE: break;
     }
     return refuse_use(p, "REDUCE", c);
 }

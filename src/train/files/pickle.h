@@ -3,8 +3,8 @@
  *
  * A pickle is a program for a stack machine that can call any function of Python. This machine knows the opcodes of protocols 2
  * to 5 that build plain values (None, numbers, texts, tuples, lists, sets, dicts) and a fixed list of globals, the functions
- * and types that a state dict is made with (`globals` in pickle.c). It computes what they would return, as data. Everything
- * else is refused: COMET_ERROR_CORRUPT with a sentence that names the opcode or the global and its byte.
+ * and types that a state dict is made with (`globals` in pickle_words.c). It computes what they would return, as data.
+ * Everything else is refused: COMET_ERROR_CORRUPT with a sentence that names the opcode or the global and its byte.
  *
  * Objects are numbers that index a table. The machine never follows references between them, so that cycles do no harm, and
  * nothing here recurses. Every opcode makes a bounded number of table entries; objects, the stack and the memo have limits.
@@ -57,7 +57,8 @@ typedef struct pickle_object {
         int64_t number;
         const char *text; /* in the pickle, not closed by a zero */
         uint32_t *items;
-        size_t index; /* of a global, a storage or a tensor in its table */
+        size_t index; /* of a storage or a tensor in its table */
+        const struct pickle_global *global;
     } as;
 } pickle_object;
 

@@ -86,7 +86,7 @@ const char *safetensors_metadata(const safetensors_file *file, const char *key);
 comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements);
 comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tensor *tensor, float *elements);
 
-/* ---- tensors of files in other formats, behind the functions above ---- */
+/* ---- tensors of files in other formats, for the same functions ---- */
 
 typedef struct safetensors_reader {
     void *user;

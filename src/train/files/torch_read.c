@@ -19,7 +19,6 @@ static const char zip_magic[] = {'P', 'K', 3, 4};
 static const char row_magic[] = {'\x8a', '\x0a', 'l', '\xfc', '\x9c', 'F', '\xf9', ' ', 'j', '\xa8', 'P', '\x19', '.'};
 /* Where training scripts keep the state dict, in this order. */
 static const char *const wrappers[] = {"state_dict", "model_state_dict", "model", "net", "weights"};
-static const char *const prefixes[] = {"module.", "_orig_mod."};
 
 /* Where a storage's bytes are: a record of the archive, or a place in the file. */
 typedef struct storage_place {
@@ -244,19 +243,6 @@ static comet_status take_state(torch_reader *r, const pickle *p, uint32_t state,
     return COMET_OK;
 }
 
-static void strip_prefixes(safetensors_tensor *list, size_t n)
-{
-    for (size_t k = 0; k < sizeof prefixes / sizeof *prefixes;) {
-        const size_t bytes = strlen(prefixes[k]);
-        size_t with = 0;
-        while (with < n && strncmp(list[with].name, prefixes[k], bytes) == 0)
-            with++;
-        for (size_t i = 0; with == n && i < n; i++)
-            list[i].name += bytes;
-        k = with == n ? 0 : k + 1;
-    }
-}
-
 static int by_name(const void *a, const void *b)
 {
     const safetensors_tensor *const *x = a, *const *y = b;
@@ -306,7 +292,6 @@ static comet_status take_tensors(torch_reader *r, const pickle *p, uint32_t root
     if (!find_state(p, root, &state))
         return corrupt(r, "it holds no state dict; in PyTorch, save the weights with torch.save(model.state_dict(), FILE)");
     TRY(take_state(r, p, state, list));
-    strip_prefixes(*list, r->n_tensors);
     TRY(check_names(r, *list));
     return describe_tensors(r, *list);
 }

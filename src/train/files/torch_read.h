@@ -9,9 +9,8 @@
  * storages follow, each after its number of elements. Pickles are not run (pickle.h).
  *
  * The state dict is the pickled object itself, or what a dict holds under one of the keys that training scripts use
- * (`wrappers` in torch_read.c); values beside the tensors are left out. Names lose the prefixes that DataParallel and
- * torch.compile put before all of them, "module." and "_orig_mod.". Elements come as a contiguous tensor has them, whatever its
- * strides.
+ * (`wrappers` in torch_read.c); values beside the tensors are left out. Names are as they are there. Elements come as a
+ * contiguous tensor has them, whatever its strides.
  */
 #ifndef COMET_TRAIN_FILES_TORCH_READ_H
 #define COMET_TRAIN_FILES_TORCH_READ_H

@@ -114,7 +114,7 @@ run 2 train $settings --nesterov --momentum 0
 run 3 train $settings --weights nothere.safetensors
 err_has 'nothere.safetensors: No such file'
 run 3 train $settings --weights x.pt
-err_has 'torch_weights.py to-comet'
+err_has 'x.pt: No such file'
 run 3 train $settings --out a/last.safetensors
 err_has 'a/last.safetensors'
 : >file
