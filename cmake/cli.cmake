@@ -14,7 +14,7 @@ find_library(ZFP_LIBRARY zfp)
 mark_as_advanced(ZFP_INCLUDE_DIR ZFP_LIBRARY)
 
 # One glob a folder. cli/train is all that needs comet::train, and is left out as a whole without it.
-file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/kit/*.c cli/tensor/*.c cli/bench/*.c cli/doctor/*.c)
+file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/kit/*.c cli/tensor/*.c cli/bench/*.c cli/doctor/*.c cli/report/*.c)
 if(TARGET comet_train_static)
     file(GLOB cli_train_sources CONFIGURE_DEPENDS cli/train/*.c)
     list(APPEND cli_sources ${cli_train_sources})
@@ -29,6 +29,14 @@ add_executable(comet ${cli_sources})
 comet_target_defaults(comet)
 set_target_properties(comet PROPERTIES RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
 target_include_directories(comet PRIVATE cli src)
+# The style sheet and the script of the page of `comet report`, as arrays of bytes.
+set(report_assets "${PROJECT_SOURCE_DIR}/cli/report/report.css" "${PROJECT_SOURCE_DIR}/cli/report/report.js")
+add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/cli/report_assets.h"
+                   COMMAND "${CMAKE_COMMAND}" "-DOUT=${PROJECT_BINARY_DIR}/cli/report_assets.h" "-DFILES=${report_assets}" -P
+                           "${PROJECT_SOURCE_DIR}/cmake/embed.cmake"
+                   DEPENDS ${report_assets} "${PROJECT_SOURCE_DIR}/cmake/embed.cmake" VERBATIM)
+target_sources(comet PRIVATE "${PROJECT_BINARY_DIR}/cli/report_assets.h")
+target_include_directories(comet PRIVATE "${PROJECT_BINARY_DIR}/cli")
 target_link_libraries(comet PRIVATE $<TARGET_NAME_IF_EXISTS:comet_train_static> comet::codec_static PkgConfig::CJSON Threads::Threads m)
 if(TARGET comet_train_static)
     target_compile_definitions(comet PRIVATE COMET_HAVE_TRAIN=1)

@@ -1,7 +1,7 @@
 # Pages of help, versions, unknown verbs and options.
 # shellcheck shell=bash
 
-verbs="compress decompress info verify bench generate doctor demo"
+verbs="compress decompress info verify bench generate doctor report demo"
 if has_training; then
     verbs="$verbs models train eval export import plan"
 else
