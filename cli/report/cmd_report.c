@@ -9,12 +9,13 @@
 #include "base/size_text.h"
 #include "kit/file_io.h"
 #include "kit/setters.h"
+#include "report/events.h"
 #include "report/report_page.h"
 #include "report/sections.h"
 #include "verbs.h"
 
 typedef struct report_args {
-    const char *output, *title;
+    const char *output, *title, *tensorboard;
     bool force, live;
 } report_args;
 
@@ -23,6 +24,7 @@ static const option options[] = {
     OPTION_OUTPUT(report_args, "the page (default report.html)"),
     OPTION_FORCE(report_args),
     {0, "title", "TEXT", set_text, AT(title), "title of the page (default: the names of the nets)"},
+    {0, "tensorboard", "DIR", set_text, AT(tensorboard), "also write event files for TensorBoard, a folder for each run"},
     {0, "live", NULL, set_flag, AT(live),
      "write the page again whenever a log grows, until all runs have ended or Ctrl-C;\nthe page reloads itself"},
 };
@@ -112,6 +114,32 @@ static cli_exit write_page(const report_args *args, run *items, size_t n, bool i
     return code;
 }
 
+static bool has_lines(const run *r)
+{
+    return r->steps.n + r->epochs.n + r->n_assessments > 0;
+}
+
+static cli_exit write_events(const report_args *args, const run *items, size_t n, bool force)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < n && code == CLI_OK && args->tensorboard; i++)
+        if (has_lines(&items[i]))
+            code = events_write(&items[i], args->tensorboard, force);
+    return code;
+}
+
+/* Nothing is written where one of the files may not be. */
+static cli_exit check_events(const report_args *args, const run *items, size_t n)
+{
+    cli_exit code = CLI_OK;
+    for (size_t i = 0; i < n && code == CLI_OK && args->tensorboard; i++) {
+        char *path = events_path(&items[i], args->tensorboard);
+        code = path ? file_check_output(path, args->force) : fail_memory(strlen(args->tensorboard));
+        free(path);
+    }
+    return code;
+}
+
 static bool all_are_over(const run *items, size_t n)
 {
     bool over = true;
@@ -167,8 +195,11 @@ static cli_exit follow(const report_args *args, char **paths, size_t n, run *ite
         free_runs(items, n);
         code = read_runs(args, paths, n, items);
         const bool goes_on = !all_are_over(items, n) && !stop_signal;
-        if (code == CLI_OK && (!goes_on || total_lines(items, n) != written))
+        const bool grew = total_lines(items, n) != written;
+        if (code == CLI_OK && (!goes_on || grew))
             code = write_page(args, items, n, goes_on, true);
+        if (code == CLI_OK && grew)
+            code = write_events(args, items, n, true);
         written = total_lines(items, n);
     }
     if (code == CLI_OK && stop_signal)
@@ -186,11 +217,17 @@ static cli_exit make_report(const report_args *args, char **paths, size_t n, run
             code = file_check_distinct(items[i].log, args->output);
     const bool live = args->live && !all_are_over(items, n);
     if (code == CLI_OK)
+        code = check_events(args, items, n);
+    if (code == CLI_OK)
         code = write_page(args, items, n, live, args->force);
+    if (code == CLI_OK)
+        code = write_events(args, items, n, args->force);
     if (code != CLI_OK)
         return code;
     say_what_is_missing(items, n);
     say("%s: %zu run%s; open it in a browser", args->output, n, n == 1 ? "" : "s");
+    if (args->tensorboard)
+        say("%s: event files; tensorboard --logdir %s", args->tensorboard, args->tensorboard);
     return live ? follow(args, paths, n, items) : CLI_OK;
 }
 
@@ -216,7 +253,7 @@ static cli_exit run_verb(const void *given, char **operands, size_t n_operands)
 const verb verb_report = {
     .name = "report",
     .summary = "Show runs as a page with charts",
-    .usage = "RUN... [-o report.html] [--title TEXT] [--live]",
+    .usage = "RUN... [-o report.html] [--title TEXT] [--live] [--tensorboard DIR]",
     .details =
         "RUN is a folder of 'comet train --out', or a log (--log). The page is one file that needs no network: curves of loss "
         "and\n"
@@ -224,7 +261,8 @@ const verb verb_report = {
         "are shown side by side, up to 16. docs/report.md says how to read it.\n",
     .examples = "  comet report runs/first\n"
                 "  comet report runs/raw runs/compressed -o compare.html --title 'What compression costs'\n"
-                "  comet report runs/long --live\n",
+                "  comet report runs/long --live\n"
+                "  comet report runs/first --tensorboard events\n",
     .operands = (const char *const[]){"RUN, the folder or log of a run,", NULL},
     .more_operands = true,
     .options = options,

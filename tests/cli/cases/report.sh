@@ -197,3 +197,31 @@ wait $pid
 code=$?
 if [ $code -eq 143 ]; then pass; else fault "exit $code, expected 143"; fi
 page_lacks 'data-live='
+
+# ---- event files for TensorBoard, read with their checks ----
+
+run 0 report first second -f --tensorboard events
+err_has 'events: event files; tensorboard --logdir events'
+# The first start has the date 2026-05-04T09:30:00Z.
+file=events/first/events.out.tfevents.1777887000.comet
+present $file
+present events/second/events.out.tfevents.1777887000.comet
+shell 0 "$python $source/tests/cli/report/read_events.py $file"
+out_has "^loss/train $(grep -c '"event":"step"' first/log.jsonl)$"
+out_has '^loss/test 4$'
+out_has "^memory/saved_bytes $(grep -c '"event":"step"' first/log.jsonl)$"
+out_has '^layer_sigma_ratio/fc.relu '
+shell 0 "$python $source/tests/cli/report/read_events.py $file loss/test"
+cp .out values
+shell 0 "$python -c 'import json, struct
+for e in map(json.loads, open(\"first/log.jsonl\")):
+    if e[\"event\"] == \"epoch\":
+        print(e[\"step\"], \"%.7g\" % struct.unpack(\"f\", struct.pack(\"f\", e[\"loss\"])))'"
+same .out values
+run 1 report first -f -o again.html --tensorboard $file
+rm report.html
+run 1 report first --tensorboard events
+err_has 'tfevents.1777887000.comet already exists; -f overwrites it'
+absent report.html
+run 0 report empty --tensorboard none
+absent none
