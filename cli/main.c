@@ -10,6 +10,7 @@
 
 #include "base/nearest.h"
 #include "comet/codec.h"
+#include "kit/command_line.h"
 #include "training.h"
 #include "verbs.h"
 
@@ -217,6 +218,7 @@ static void ignore_size_limit(void)
 
 int main(int argc, char **argv)
 {
+    command_line_keep(argc, argv);
     occupy_standard_streams();
     ignore_size_limit();
     free_at_once();

@@ -4,6 +4,7 @@
  * Each image is grey noise with a coloured square in it; the class is the colour. Replace make_batch by your own data.
  * Exits 0 if the loss fell.
  */
+#include <comet/figures.h>
 #include <comet/model.h>
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bench/contender.h"
-#include "doctor/cpu_report.h"
+#include "kit/cpu_report.h"
 #include "doctor/self_test.h"
 #include "kit/json_out.h"
 #include "kit/setters.h"

@@ -14,7 +14,7 @@ json json_begin(void)
     return (json){.root = root, .failed = root == NULL};
 }
 
-static void add_item(json *j, const char *key, cJSON *item)
+void json_add_item(json *j, const char *key, cJSON *item)
 {
     if (!item || !cJSON_AddItemToObject(j->root, key, item)) {
         cJSON_Delete(item);
@@ -26,28 +26,28 @@ void json_add_u64(json *j, const char *key, uint64_t value)
 {
     char text[24];
     snprintf(text, sizeof text, "%" PRIu64, value);
-    add_item(j, key, cJSON_CreateRaw(text));
+    json_add_item(j, key, cJSON_CreateRaw(text));
 }
 
 void json_add_double(json *j, const char *key, double value)
 {
     char text[40];
     number_format(value, text, sizeof text);
-    add_item(j, key, isfinite(value) ? cJSON_CreateRaw(text) : cJSON_CreateNull());
+    json_add_item(j, key, isfinite(value) ? cJSON_CreateRaw(text) : cJSON_CreateNull());
 }
 
 void json_add_bool(json *j, const char *key, bool value)
 {
-    add_item(j, key, cJSON_CreateBool(value));
+    json_add_item(j, key, cJSON_CreateBool(value));
 }
 void json_add_null(json *j, const char *key)
 {
-    add_item(j, key, cJSON_CreateNull());
+    json_add_item(j, key, cJSON_CreateNull());
 }
 
 void json_add_text(json *j, const char *key, const char *value)
 {
-    add_item(j, key, value ? cJSON_CreateString(value) : cJSON_CreateNull());
+    json_add_item(j, key, value ? cJSON_CreateString(value) : cJSON_CreateNull());
 }
 
 void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t n)
@@ -59,7 +59,24 @@ void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t
         cJSON *item = cJSON_CreateRaw(text);
         j->failed = j->failed || !item || !cJSON_AddItemToArray(array, item);
     }
-    add_item(j, key, array);
+    json_add_item(j, key, array);
+}
+
+void json_add_texts(json *j, const char *key, char *const *words)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (size_t i = 0; words[i] && array; i++) {
+        cJSON *item = cJSON_CreateString(words[i]);
+        j->failed = j->failed || !item || !cJSON_AddItemToArray(array, item);
+    }
+    json_add_item(j, key, array);
+}
+
+void json_add_object(json *j, const char *key, json *object)
+{
+    j->failed = j->failed || object->failed;
+    json_add_item(j, key, object->root);
+    *object = (json){0};
 }
 
 void json_add_tensor(json *j, const comet_tensor *tensor)

@@ -106,7 +106,7 @@ static const option options[] = {
     {0, "resume", NULL, set_flag, AT(resume), "continue from the checkpoint in --out, if there is one"},
     {0, "save-steps", "N", set_count, AT(save_steps),
      "write a checkpoint also every N updates (default: after each epoch only)"},
-    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end (default: none)"},
+    {0, "log", "FILE", set_text, AT(log), "JSON lines: start, step, assess, epoch, end ... (default: log.jsonl in --out)"},
     OPTION_JSON(train_args, "print the result as a JSON object, and no tables"),
     {'f', "force", NULL, set_flag, AT(force), "replace the run in --out, the file of --log and files in --dump-activations"},
     OPTION_THREADS(train_args, "threads that compute; 0: one per core (default: fewer where other programs are busy)"),
@@ -258,18 +258,12 @@ static cli_exit check_out(const train_args *args)
     return CLI_OK;
 }
 
-static cli_exit open_log(const train_args *args, train_report *report)
+/* The run's folder has the log where --log does not name another file. */
+static cli_exit open_log(const train_args *args, train_log *log)
 {
-    if (!args->log)
-        return CLI_OK;
-    if (!args->resume) {
-        const cli_exit code = file_check_output(args->log, args->force);
-        if (code != CLI_OK)
-            return code;
-    }
-    report->log_path = args->log;
-    report->log = fopen(args->log, args->resume ? "ae" : "we");
-    return report->log ? CLI_OK : fail(CLI_FAILED, "%s: could not write the log: %s", args->log, strerror(errno));
+    if (args->log)
+        return train_log_open(log, args->log, args->resume, args->force);
+    return args->out ? train_log_open_in(log, args->out) : CLI_OK;
 }
 
 /* ---- the budget ---- */
@@ -350,6 +344,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     if (args->schedule == COMET_SCHEDULE_STEP)
         p->schedule.every = epochs_of(args, p) / 3;
     p->schedule.rate = args->rate.value >= 0 ? args->rate.value : earlier->rate;
+    report->log.rate_chosen = args->rate.value >= 0 ? "given" : earlier->rate >= 0 ? "resumed" : "default";
     if (args->rate.find && earlier->rate >= 0)
         train_report_note(report, "the resumed run keeps its rate; --rate find is for new runs");
     if (p->schedule.rate >= 0)
@@ -370,6 +365,7 @@ static cli_exit find_rate(const train_args *args, comet_train_params *p, train_r
     if (status != COMET_OK)
         return fail_weights(status, p->weights, &args->net, p->net);
     p->schedule.rate = found.rate;
+    report->log.rate_chosen = found.found ? "found" : "default";
     if (found.found)
         snprintf(text, sizeof text,
                  "rate %g, found in %" PRIu32 " steps: the loss fell from %.4g to %.4g, lowest at a rate of %.4g", found.rate,
@@ -449,15 +445,12 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
         if (code != CLI_OK || stop_signal)
             return code != CLI_OK ? code : stopped_early();
     }
-    report->data = args->data.spec;
-    report->seed = p->model.seed;
-    report->n_threads = p->model.n_threads > 0 ? p->model.n_threads : comet_cores();
-    report->rate = p->schedule.rate;
-    report->convolutions = p->model.convolutions;
-    report->convolution_choices = p->model.convolution_choices;
+    report->log.params = p;
+    report->log.data = args->data.spec;
+    report->log.memory_limit = args->budget.memory;
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
-        train_report_failure(report, comet_last_error());
+        train_log_failure(&report->log, status, comet_last_error());
         return fail_weights(status, p->weights, &args->net, p->net);
     }
     if (args->dump && args->dump_step > result.last.step)
@@ -527,7 +520,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK)
         code = open_session(args, &s);
     if (code == CLI_OK)
-        code = open_log(args, &report);
+        code = open_log(args, &report.log);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
         code = keep_settings(args, &earlier, &params, &choices);
@@ -536,8 +529,7 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = settle(args, &earlier, &params, &choices, &report);
     if (code == CLI_OK)
         code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
-    if (report.log)
-        fclose(report.log);
+    train_log_close(&report.log);
     comet_text_free(choices);
     close_session(&s);
     return code;

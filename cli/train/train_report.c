@@ -11,7 +11,7 @@
 #include "train/figures.h"
 #include "train/train_setup.h"
 
-enum { N_LARGEST = 5, LOGGED_STEPS = 50 };
+enum { N_LARGEST = 5, SHOWN_STEPS = 50 };
 
 /* ---- the memory table ---- */
 
@@ -70,205 +70,10 @@ void memory_table_print(FILE *out, const comet_model *model)
     fprintf(out, "  (all tensors that backward reads, uncompressed: %s)\n", comet_size_text(m.saved_reference, text));
 }
 
-void json_add_memory(json *j, const comet_memory *m)
-{
-    json_add_u64(j, "weights_bytes", m->weights);
-    json_add_u64(j, "saved_reference_bytes", m->saved_reference);
-    json_add_u64(j, "saved_bytes", m->saved);
-    json_add_u64(j, "transient_bytes", m->transient);
-    json_add_u64(j, "gradients_bytes", m->gradients);
-    json_add_u64(j, "optimiser_bytes", m->optimiser);
-    json_add_u64(j, "scratch_bytes", m->scratch);
-    json_add_u64(j, "assessing_bytes", m->assessing);
-    json_add_u64(j, "program_bytes", comet_program_rss());
-    json_add_u64(j, "planned_bytes", m->total);
-}
-
-void json_add_compression(json *j, const comet_compression_figures *c, double train_seconds)
-{
-    json_add_text(j, "compress", mode_name(c->mode));
-    json_add_double(j, "ratio", c->ratio);
-    json_add_double(j, "conv_ratio", c->conv_ratio);
-    json_add_double(j, "codec_seconds", c->codec_seconds);
-    json_add_double(j, "codec_share", codec_share(c, train_seconds));
-    json_add_double(j, "sigma_ratio_min", c->sigma_ratio_min);
-    json_add_double(j, "sigma_ratio_max", c->sigma_ratio_max);
-    json_add_u64(j, "spilled_bytes", c->spilled_bytes);
-    json_add_u64(j, "assessments", c->n_assessments);
-    json_add_u64(j, "nonfinite_values", c->n_nonfinite);
-}
-
-double codec_share(const comet_compression_figures *c, double train_seconds)
-{
-    return train_seconds > 0 ? c->codec_seconds / train_seconds : NAN;
-}
-
-/* ---- the log ---- */
-
-static void log_line(train_report *r, json *j)
-{
-    if (r->log && json_write(j, r->log) == CLI_OK && fflush(r->log) == 0)
-        return;
-    if (!r->log)
-        cJSON_Delete(j->root);
-    else if (!r->log_failed)
-        say("%s: could not write the log; training continues", r->log_path);
-    r->log_failed = r->log != NULL;
-}
-
-static json log_begin(const char *name, const comet_train_event *e)
-{
-    json j = json_begin();
-    json_add_text(&j, "event", name);
-    json_add_u64(&j, "step", e->step);
-    json_add_u64(&j, "epoch", e->epoch);
-    json_add_double(&j, "seconds", e->seconds);
-    return j;
-}
-
-/* The memory table and the results of compression. */
-static void add_model(json *j, const comet_train_event *e)
-{
-    const comet_memory memory = memory_of(e->model);
-    const comet_compression_figures compression = compression_of(e->model);
-    json_add_memory(j, &memory);
-    json_add_compression(j, &compression, e->train_seconds);
-}
-
-static void log_start(train_report *r, const comet_train_event *e)
-{
-    const comet_memory memory = memory_of(e->model);
-    json j = log_begin("start", e);
-    json_add_text(&j, "compress", mode_name(compression_of(e->model).mode));
-    json_add_text(&j, "net", comet_net_name(comet_model_net(e->model)));
-    json_add_text(&j, "data", r->data);
-    json_add_u64(&j, "seed", r->seed);
-    json_add_u64(&j, "threads", r->n_threads);
-    json_add_double(&j, "rate", r->rate);
-    json_add_text(&j, "convolutions", comet_convolutions_name(r->convolutions));
-    if (r->convolutions == COMET_CONVOLUTIONS_TIMED)
-        json_add_text(&j, "convolution_choices", r->convolution_choices);
-    json_add_u64(&j, "batch", comet_model_batch(e->model));
-    json_add_u64(&j, "n_steps", e->n_steps);
-    json_add_u64(&j, "n_epochs", e->n_epochs);
-    json_add_memory(&j, &memory);
-    log_line(r, &j);
-}
-
-static void log_step(train_report *r, const comet_train_event *e)
-{
-    json j = log_begin("step", e);
-    json_add_double(&j, "rate", e->rate);
-    json_add_double(&j, "train_loss", e->train_loss);
-    json_add_double(&j, "train_top1", e->train_top1);
-    json_add_double(&j, "images_per_s", e->images_per_s);
-    log_line(r, &j);
-}
-
-static void log_epoch(train_report *r, const comet_train_event *e)
-{
-    json j = log_begin("epoch", e);
-    json_add_double(&j, "rate", e->rate);
-    json_add_double(&j, "train_loss", e->train_loss);
-    json_add_double(&j, "train_top1", e->train_top1);
-    json_add_double(&j, "loss", e->test_loss);
-    json_add_double(&j, "top1", e->test_top1);
-    json_add_double(&j, "top5", e->test_top5);
-    json_add_double(&j, "best_top1", e->best_top1);
-    json_add_double(&j, "images_per_s", e->images_per_s);
-    json_add_double(&j, "wait_share", e->wait_share);
-    json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
-    add_model(&j, e);
-    log_line(r, &j);
-}
-
-/* A line for each tensor and consumer whose bound was assessed. */
-static void log_assessment(train_report *r, const comet_train_event *e)
-{
-    comet_assessment_line line = {.size = sizeof line};
-    for (size_t i = 0; r->log && comet_model_describe_assessment(e->model, i, &line) == COMET_OK; i++) {
-        json j = log_begin("assess", e);
-        json_add_text(&j, "layer", line.layer);
-        json_add_text(&j, "what", line.what);
-        json_add_double(&j, "eb", line.eb);
-        json_add_double(&j, "eb_cut", line.eb_cut);
-        json_add_double(&j, "R", line.nonzero);
-        json_add_double(&j, "sigma_target", line.sigma_target);
-        json_add_double(&j, "sigma_measured", line.sigma_measured);
-        if (isnan(line.sigma_measured))
-            json_add_null(&j, "at_limit");
-        else
-            json_add_bool(&j, "at_limit", line.at_limit);
-        json_add_double(&j, "sigma_ratio", line.sigma_ratio);
-        json_add_text(&j, "level", line.level);
-        json_add_text(&j, "predictor", line.predictor);
-        json_add_double(&j, "ratio", line.bytes > 0 ? (double)line.bytes_raw / (double)line.bytes : NAN);
-        json_add_u64(&j, "bytes", line.bytes);
-        log_line(r, &j);
-    }
-}
-
-static void log_text(train_report *r, const char *name, const comet_train_event *e)
-{
-    json j = log_begin(name, e);
-    if (e->kind == COMET_EVENT_CHECKPOINT)
-        json_add_bool(&j, "ok", e->checkpoint_ok);
-    json_add_text(&j, "text", e->text);
-    log_line(r, &j);
-}
-
-static void log_rate(train_report *r, const comet_train_event *e)
-{
-    json j = json_begin();
-    json_add_text(&j, "event", "rate");
-    json_add_u64(&j, "step", e->step);
-    json_add_double(&j, "rate", e->rate);
-    json_add_double(&j, "train_loss", e->train_loss);
-    log_line(r, &j);
-}
-
-static json end_object(const comet_train_event *e)
-{
-    json j = json_begin();
-    json_add_text(&j, "event", "end");
-    json_add_double(&j, "top1", e->test_top1);
-    json_add_double(&j, "top5", e->test_top5);
-    json_add_double(&j, "loss", isnan(e->test_top1) ? e->train_loss : e->test_loss);
-    json_add_double(&j, "images_per_s", e->images_per_s);
-    json_add_u64(&j, "epochs", e->epoch);
-    json_add_double(&j, "seconds", e->seconds);
-    json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
-    add_model(&j, e);
-    json_add_u64(&j, "steps", e->step);
-    json_add_double(&j, "train_loss", e->train_loss);
-    json_add_double(&j, "train_top1", e->train_top1);
-    json_add_double(&j, "best_top1", e->best_top1);
-    json_add_double(&j, "wait_share", e->wait_share);
-    json_add_u64(&j, "skipped_images", e->n_skipped);
-    json_add_u64(&j, "skipped_test_images", e->n_test_skipped);
-    json_add_double(&j, "start_loss", e->start_loss);
-    json_add_double(&j, "lowest_loss", e->lowest_loss);
-    json_add_u64(&j, "data_bytes", e->data_bytes);
-    return j;
-}
-
-static void log_sentence(train_report *r, const char *event, const char *sentence)
-{
-    json j = json_begin();
-    json_add_text(&j, "event", event);
-    json_add_text(&j, "text", sentence);
-    log_line(r, &j);
-}
-
 void train_report_note(train_report *r, const char *sentence)
 {
-    log_sentence(r, "note", sentence);
+    train_log_note(&r->log, sentence);
     say("%s", sentence);
-}
-
-void train_report_failure(train_report *r, const char *sentence)
-{
-    log_sentence(r, "error", sentence);
 }
 
 /* ---- lines to read ---- */
@@ -278,7 +83,7 @@ static void show_progress(train_report *r, const comet_train_event *e)
     char peak[SIZE_TEXT_BYTES], saved[40] = "";
     const comet_compression_figures compression = compression_of(e->model);
     const uint64_t done = e->step - r->first_step;
-    const double share = 1 / (double)(++r->n_shown < LOGGED_STEPS ? r->n_shown : LOGGED_STEPS);
+    const double share = 1 / (double)(++r->n_shown < SHOWN_STEPS ? r->n_shown : SHOWN_STEPS);
     r->loss += share * (e->train_loss - r->loss);
     r->top1 += share * (e->train_top1 - r->top1);
     const double left = done > 0 ? e->seconds / (double)done * (double)(e->n_steps - e->step) : 0;
@@ -367,11 +172,8 @@ static void show_end(const train_report *r, const comet_train_event *e)
 
 static void on_start(train_report *r, const comet_train_event *e)
 {
-    const uint64_t steps = e->n_epochs > 0 ? e->n_steps / e->n_epochs : e->n_steps;
     r->n_epochs_shown = e->epoch;
     r->first_step = e->step;
-    r->log_every = steps > LOGGED_STEPS ? steps / LOGGED_STEPS : 1;
-    log_start(r, e);
     if (r->json || e->finished)
         return;
     memory_table_print(stdout, e->model);
@@ -381,10 +183,8 @@ static void on_start(train_report *r, const comet_train_event *e)
 static void on_end(train_report *r, const comet_train_event *e)
 {
     progress_hide();
-    json j = end_object(e);
-    log_line(r, &j);
     if (r->json) {
-        j = end_object(e);
+        json j = train_log_end(e);
         json_print(&j);
     } else {
         show_end(r, e);
@@ -394,35 +194,28 @@ static void on_end(train_report *r, const comet_train_event *e)
 void train_report_event(void *user, const comet_train_event *e)
 {
     train_report *r = user;
+    train_log_event(&r->log, e);
     switch (e->kind) {
     case COMET_EVENT_START: on_start(r, e); break;
-    case COMET_EVENT_STEP:
-        if (e->step % r->log_every == 0)
-            log_step(r, e);
-        show_progress(r, e);
-        break;
+    case COMET_EVENT_STEP: show_progress(r, e); break;
     case COMET_EVENT_EPOCH:
-        log_epoch(r, e);
         if (!r->json)
             show_epoch(r, e);
         break;
-    case COMET_EVENT_ASSESS: log_assessment(r, e); break;
     case COMET_EVENT_CHECKPOINT:
-        log_text(r, "checkpoint", e);
         if (!e->checkpoint_ok)
             say("the checkpoint of step %" PRIu64
                 " was not written: %s; training continues, and the checkpoint before it is intact",
                 e->step, e->text);
         break;
-    case COMET_EVENT_NOTE:
-        log_text(r, "note", e);
-        say("%s", e->text);
-        break;
+    case COMET_EVENT_NOTE: say("%s", e->text); break;
     case COMET_EVENT_END: on_end(r, e); break;
     case COMET_EVENT_RATE:
-        log_rate(r, e);
         progress_text("looking for a rate  step %" PRIu64 "/%" PRIu64 "  rate %.3g  loss %.4f", e->step, e->n_steps, e->rate,
                       e->train_loss);
         break;
+    case COMET_EVENT_ASSESS:
+    case COMET_EVENT_TEST:
+    case COMET_EVENT_TIMELINE: break;
     }
 }

@@ -123,6 +123,8 @@ COMET_API comet_status comet_memory_address_limit(comet_memory_limit *limit);
 /* The least of both, in bytes; UINT64_MAX where nothing is known. Any thread. */
 COMET_API uint64_t comet_memory_available(void);
 
+/* Resident set of this process now, in bytes; 0: not known. Any thread. */
+COMET_API uint64_t comet_rss(void);
 /* Largest resident set of this process so far, in bytes, as the kernel counts it. Any thread. */
 COMET_API uint64_t comet_peak_rss(void);
 /* Largest address space of this process so far, in bytes, of which comet_memory_address_limit is the rest; 0: not known. */

@@ -8,7 +8,7 @@
  *   comet_model_step               both; with fused_update without memory for all gradients
  *   comet_model_evaluate           forward alone, with the running statistics
  *   comet_model_tensor_*           weights, statistics, gradients and optimiser state by number, in torch's layout
- *   comet_model_describe_*         figures: memory, compression, tensors, what is saved, what was assessed
+ *   comet_model_describe_*         tensors and memory; figures.h has further figures
  *
  * Same seed, data and number of threads: the same bits. A model is used by one thread at a time; different models may be used
  * by different threads. comet_model_describe_* take structs that their init function has prepared; others fail.
@@ -32,6 +32,9 @@ typedef enum comet_optimiser_kind {
     COMET_OPTIMISER_SGD = 0,
     COMET_OPTIMISER_ADAMW = 1,
 } comet_optimiser_kind;
+
+/* "sgd" or "adamw"; "unknown" for any other value. */
+COMET_API const char *comet_optimiser_name(comet_optimiser_kind kind);
 
 typedef struct comet_optimiser {
     size_t size;
@@ -112,6 +115,7 @@ typedef struct comet_memory {
     uint64_t scratch;         /* the largest part of `transient` that is scratchpads and reordered weights */
     uint64_t assessing;       /* samples by which errors are measured, in room that coded tensors of the first steps took */
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
+    uint64_t saved_raw; /* what this model would hold with compression off: saved_reference without what is computed again */
 } comet_memory;
 COMET_API void comet_memory_init(comet_memory *memory);
 /* What comet_model_create would allocate, in *memory. Allocates no tensors, but oneDNN prepares and keeps its kernels.
@@ -193,55 +197,6 @@ COMET_API comet_status comet_model_tensor_write(comet_model *model, size_t index
 
 /* Planned before the first step, measured after it. */
 COMET_API comet_status comet_model_describe_memory(const comet_model *model, comet_memory *memory);
-
-/* One line of the memory table: a tensor that forward leaves for backward. */
-typedef struct comet_saved_line {
-    size_t size;
-    const char *layer; /* valid as long as the model */
-    const char *what;  /* "conv input", "bn input", "relu mask", "pool indices", ... */
-    uint64_t bytes;    /* raw */
-    bool recomputed;   /* not held: backward computes it again, or does without */
-} comet_saved_line;
-COMET_API void comet_saved_line_init(comet_saved_line *line);
-/* The index-th line. COMET_ERROR_ARGUMENT past the end. */
-COMET_API comet_status comet_model_describe_saved(const comet_model *model, size_t index, comet_saved_line *line);
-
-/* What compression has done so far. */
-typedef struct comet_compression_figures {
-    size_t size;
-    comet_compress_mode mode;
-    double ratio;                            /* saved_reference / saved, at the peak of the last step */
-    double conv_ratio;                       /* raw bytes of convolution and linear inputs to what stands for them */
-    double codec_seconds;                    /* of all steps, by the clock (work of all threads / threads) */
-    double sigma_ratio_min, sigma_ratio_max; /* the smallest at_limit, the largest of all; NaN: none */
-    uint64_t spilled_bytes;                  /* most at once */
-    uint64_t n_assessments;
-    uint64_t n_withdrawals;      /* of all bounds, by this process: a loss spike, or values that are not finite */
-    uint64_t n_nonfinite;        /* values that were stored as they are because they were not finite, in the last step */
-    const char *nonfinite_layer; /* whose are the first of them; NULL: there are none. Valid as long as the model */
-} comet_compression_figures;
-COMET_API void comet_compression_figures_init(comet_compression_figures *figures);
-COMET_API comet_status comet_model_describe_compression(const comet_model *model, comet_compression_figures *figures);
-
-/* One tensor and one consumer of it, as of the last assessment. */
-typedef struct comet_assessment_line {
-    size_t size;
-    const char *layer;                   /* the consumer's; valid as long as the model */
-    const char *what;                    /* "conv input", "bn output", ... */
-    double eb;                           /* absolute bound; 0: exact */
-    double eb_cut;                       /* bound of what a relu after a batch norm cut off; else eb */
-    double nonzero;                      /* share R of elements that are not zero */
-    double sigma_target, sigma_measured; /* per weight, over the assessment's steps; NaN: it has none, or was not measured */
-    bool at_limit;      /* measured, with the bound that this consumer sets; a consumer that tolerates more sees less error */
-    double sigma_ratio; /* measured to target, root mean square (rule sigma: mean) over the last assessments with the same
-                           at_limit, a fading mean of 60 or so measured steps; NaN: a weight of less than 30 of them, or not
-                           measured in this assessment */
-    const char *level, *predictor; /* "fast", "none" ... */
-    uint64_t bytes_raw, bytes;     /* of the tensor, raw and held */
-} comet_assessment_line;
-COMET_API void comet_assessment_line_init(comet_assessment_line *line);
-/* The index-th line. COMET_ERROR_ARGUMENT past the end, and where nothing is held within bounds. */
-COMET_API comet_status comet_model_describe_assessment(const comet_model *model, size_t index, comet_assessment_line *line);
 
 #ifdef __cplusplus
 }

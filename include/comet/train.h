@@ -9,8 +9,8 @@
  *   comet_train_run                the run; events tell how it goes
  *   comet_dnnl_*                   the version of oneDNN, which computes
  *
- * model.h has the models that a run creates, weights.h their files, budget.h what fits into memory. A run or search belongs to
- * the thread that calls it; events come on that thread.
+ * model.h has the models that a run creates, figures.h their figures, weights.h their files, budget.h what fits into memory. A
+ * run or search belongs to the thread that calls it; events come on that thread.
  */
 #ifndef COMET_TRAIN_H
 #define COMET_TRAIN_H
@@ -20,6 +20,7 @@
 
 #include "comet/budget.h"
 #include "comet/data.h"
+#include "comet/figures.h"
 #include "comet/model.h"
 #include "comet/weights.h"
 
@@ -55,6 +56,8 @@ typedef struct comet_schedule {
     double final_share;   /* cosine: 0 to 1, 0 at first */
 } comet_schedule;
 
+/* "constant", "step", "cosine" or "onecycle"; "unknown" for any other value. */
+COMET_API const char *comet_schedule_name(comet_schedule_kind kind);
 COMET_API void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate);
 /* Rate of `step` (from 0) out of n_steps, with steps_per_epoch. */
 COMET_API double comet_schedule_rate(const comet_schedule *schedule, uint64_t step, uint64_t n_steps, uint64_t steps_per_epoch);
@@ -75,7 +78,10 @@ typedef enum comet_event_kind {
     COMET_EVENT_ASSESS,     /* bounds were assessed in this step: see comet_model_describe_assessment */
     COMET_EVENT_NOTE,       /* `text` is a sentence for the user: images skipped, an older checkpoint used, early stop ... */
     COMET_EVENT_END,
-    COMET_EVENT_RATE, /* an update of comet_rate_find: its step, rate and train_loss; the fields of a run are not set */
+    COMET_EVENT_RATE,     /* an update of comet_rate_find: its step, rate and train_loss; the fields of a run are not set */
+    COMET_EVENT_TEST,     /* a batch of an evaluation was scored: see n_tested */
+    COMET_EVENT_TIMELINE, /* this step was traced: see comet_model_describe_trace. The first step, the one after bounds have
+                           * settled or the last of the first epoch, and the last */
 } comet_event_kind;
 
 /* What is happening. The library sets size; a later one may know more fields. Pointers are valid during the call. */
@@ -89,7 +95,7 @@ typedef struct comet_train_event {
     double rate;                                       /* of the last update */
     double train_loss, train_top1;                     /* step: of that step; epoch: means over the epoch. Shares from 0 to 1 */
     double test_loss, test_top1, test_top5, best_top1; /* epoch and end */
-    double seconds;                                    /* since the run (or its resumption) began */
+    double seconds;                                    /* since the run began, without the time between its processes */
     double train_seconds;                              /* of them, training alone: evaluation and saving do not count */
     double images_per_s;                               /* in train_seconds */
     double wait_share;                                 /* of training time spent waiting for the loader */
@@ -100,7 +106,13 @@ typedef struct comet_train_event {
     uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
     uint64_t peak_rss_bytes;
     bool checkpoint_ok;
-    bool finished; /* start: nothing is left to do */
+    bool finished;          /* start: nothing is left to do */
+    bool stopped;           /* end: by the stop flag, before the last step */
+    double process_seconds; /* since this process began or resumed the run */
+    double wait_seconds;    /* of train_seconds, spent waiting for the loader */
+    double eval_seconds;    /* epoch: of its evaluation; 0: there is no test data */
+    uint64_t n_tested;      /* test: images scored so far, of n_to_test */
+    uint64_t n_to_test;
 } comet_train_event;
 
 typedef struct comet_train_params {

@@ -53,6 +53,11 @@ uint64_t comet_peak_rss(void)
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
+uint64_t comet_rss(void)
+{
+    return status_bytes("VmRSS:");
+}
+
 uint64_t comet_peak_address_space(void)
 {
     return status_bytes("VmPeak:");

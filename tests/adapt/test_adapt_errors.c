@@ -357,8 +357,8 @@ static void test_documented_steps(void **state)
 {
     static const struct {
         const char *folder, *name, *before, *after;
-    } places[] = {{"/../include/comet", "model.h", "NaN: a weight of less than ", " of them"},
-                  {"/../docs", "training.md", "Null while fewer than ", " steps count"},
+    } places[] = {{"/../include/comet", "figures.h", "NaN: a weight of less than ", " of them"},
+                  {"/../docs", "log.md", "Null while fewer than ", " steps count"},
                   {"/../docs", "theory.md", "It is told from a weight of ", " steps on"}};
     for (size_t i = 0; i < COUNT_OF(places); i++) {
         char folder[400], phrase[80];

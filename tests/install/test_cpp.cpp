@@ -7,6 +7,7 @@
 #ifdef COMET_HAVE_TRAIN // these are seen to compile; the rest links the codec alone
 #include "comet/budget.h"
 #include "comet/data.h"
+#include "comet/figures.h"
 #include "comet/model.h"
 #include "comet/net.h"
 #include "comet/train.h"

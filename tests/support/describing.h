@@ -16,6 +16,7 @@
 
 DEFINE_DESCRIBED(memory_of, comet_model, comet_model_describe_memory, comet_memory)
 DEFINE_DESCRIBED(compression_of, comet_model, comet_model_describe_compression, comet_compression_figures)
+DEFINE_DESCRIBED(steps_of, comet_model, comet_model_describe_steps, comet_step_figures)
 DEFINE_DESCRIBED(data_info, comet_dataset, comet_dataset_describe, comet_dataset_info)
 DEFINE_DESCRIBED(stats_of, comet_loader, comet_loader_describe, comet_loader_stats)
 

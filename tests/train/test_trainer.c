@@ -77,6 +77,8 @@ static void on_event(void *user, const comet_train_event *e)
         o->n_note++;
         snprintf(o->notes + strlen(o->notes), sizeof o->notes - strlen(o->notes), "%s\n", e->text);
         break;
+    case COMET_EVENT_TEST:
+    case COMET_EVENT_TIMELINE: break;
     case COMET_EVENT_END: o->n_end++, o->end = *e; break;
     }
 }

@@ -57,6 +57,28 @@ comet_status comet_model_describe_compression(const comet_model *m, comet_compre
     return GIVE(comet_compression_figures, figures, &f);
 }
 
+void comet_step_figures_init(comet_step_figures *figures)
+{
+    *figures = (comet_step_figures){.size = sizeof *figures};
+}
+
+comet_status comet_model_describe_steps(const comet_model *m, comet_step_figures *figures)
+{
+    if (!m)
+        return comet_fail(COMET_ERROR_ARGUMENT, "comet_model_describe_steps was given a null pointer");
+    const double *seconds = m->clock.seconds;
+    const comet_step_figures f = {.n_passes = m->n_passes,
+                                  .forward = seconds[STEP_FORWARD],
+                                  .backward = seconds[STEP_BACKWARD],
+                                  .update = seconds[STEP_UPDATE],
+                                  .encode = seconds[STEP_ENCODE],
+                                  .decode = seconds[STEP_DECODE],
+                                  .assess = seconds[STEP_ASSESS],
+                                  .saved = m->step_saved,
+                                  .spilled = m->step_spilled};
+    return GIVE(comet_step_figures, figures, &f);
+}
+
 static const char *predictor_name(uint32_t predictor)
 {
     static const char *const names[] = {"none", "left", "up", "lorenzo", "median", "linear"};
@@ -82,7 +104,9 @@ static comet_assessment_line line_about(const comet_model *m, comet_slot slot, u
                                    .level = r.level == COMET_LEVEL_DENSE ? "dense" : "fast",
                                    .predictor = predictor_name(r.predictor),
                                    .bytes_raw = r.bytes_raw,
-                                   .bytes = r.bytes_held};
+                                   .bytes = r.bytes_held,
+                                   .tensor = slot,
+                                   .elements = r.n_elements};
 }
 
 /* The line of an op with weights. */
@@ -93,6 +117,7 @@ static void fill_line(const comet_model *m, const op *o, comet_assessment_line *
     const comet_slot slot = norm ? o->own.slot : value_slot(m, reader->inputs[0]);
     *line = line_about(m, slot, m->assessment->ops[o->index].consumer, norm ? (double)batch_norm_of(o)->coarse : 1);
     line->what = norm ? "bn output" : reader->type->kept_as;
+    line->consumer = comet_op_name(o->layer->op);
 }
 
 static bool find_line(const comet_model *m, size_t index, comet_assessment_line *line)
@@ -108,6 +133,7 @@ static bool find_line(const comet_model *m, size_t index, comet_assessment_line 
     const pass_consumer *p = &m->assessment->passes[index - i];
     *line = line_about(m, value_slot(m, p->value), p->consumer, 1);
     line->what = op_type_of(p->op)->kept_as;
+    line->consumer = comet_op_name(p->op);
     return true;
 }
 

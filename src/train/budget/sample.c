@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/random.h"
 #include "base/status.h"
+#include "comet/figures.h"
 #include "train/budget/budget.h"
 #include "train/data/dataset.h"
 

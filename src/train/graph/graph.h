@@ -21,6 +21,7 @@
 #include "train/graph/observer.h"
 #include "train/graph/op.h"
 #include "train/graph/staging.h"
+#include "train/graph/step_clock.h"
 
 typedef struct assessment assessment;
 typedef struct sampler sampler;
@@ -34,6 +35,19 @@ typedef struct sample_plan {
     uint64_t bytes, work_bytes; /* of the largest turn; of the memory that measuring one sample takes */
     void *room;                 /* for both, at the bottom of the arena's region; NULL: not in this step */
 } sample_plan;
+
+/* What was held after forward and backward of ops, in a step for which that was asked. */
+typedef struct trace_point {
+    uint32_t op;
+    bool backward;
+    uint64_t bytes; /* as stored, in memory and on disk */
+} trace_point;
+
+typedef struct step_trace {
+    bool wanted, on;
+    size_t n_points;
+    trace_point *points; /* of the last such step; NULL: none was asked for */
+} step_trace;
 
 struct comet_model {
     comet_model_params params;
@@ -56,6 +70,10 @@ struct comet_model {
     comet_memory memory;
     observer observer;
     assessment *assessment; /* assess/assess.h; NULL where nothing is lossy */
+    step_clock clock;
+    step_trace trace;
+    uint64_t n_passes;                 /* batches that went forward and backward */
+    uint64_t step_saved, step_spilled; /* between forward and backward of the last one */
     /* of this call */
     const float *images;
     uint64_t step;

@@ -26,32 +26,40 @@ void observer_remove(observer *o, const void *self)
         if (l->name)                                                                                      \
     statement
 
+/* The same; its time counts as assessing. A call that fails ends the step, and with it the clock. */
+#define TELL_TIMED(m, name, statement)                                        \
+    TELL(m, name, {                                                           \
+        const step_part before = step_clock_switch(&(m)->clock, STEP_ASSESS); \
+        statement;                                                            \
+        step_clock_switch(&(m)->clock, before);                               \
+    })
+
 comet_status tell_step_begins(comet_model *m)
 {
-    TELL(m, step_begins, TRY(l->step_begins(l->self, m)));
+    TELL_TIMED(m, step_begins, TRY(l->step_begins(l->self, m)));
     return COMET_OK;
 }
 
 void tell_input_read(comet_model *m, const op *o)
 {
-    TELL(m, input_read, l->input_read(l->self, m, o));
+    TELL_TIMED(m, input_read, l->input_read(l->self, m, o));
 }
 
 comet_status tell_part_done(comet_model *m, const op *o, uint32_t part)
 {
-    TELL(m, part_done, TRY(l->part_done(l->self, m, o, part)));
+    TELL_TIMED(m, part_done, TRY(l->part_done(l->self, m, o, part)));
     return COMET_OK;
 }
 
 comet_status tell_folded_part_done(comet_model *m, const op *o, uint32_t part)
 {
-    TELL(m, folded_part_done, TRY(l->folded_part_done(l->self, m, o, part)));
+    TELL_TIMED(m, folded_part_done, TRY(l->folded_part_done(l->self, m, o, part)));
     return COMET_OK;
 }
 
 comet_status tell_folded_done(comet_model *m, const op *o)
 {
-    TELL(m, folded_done, TRY(l->folded_done(l->self, m, o)));
+    TELL_TIMED(m, folded_done, TRY(l->folded_done(l->self, m, o)));
     return COMET_OK;
 }
 
@@ -64,12 +72,12 @@ bool anyone_needs_norm(const comet_model *m)
 
 void tell_norm_done(comet_model *m, const op *o, const norm_harm *harm)
 {
-    TELL(m, norm_done, l->norm_done(l->self, m, o, harm));
+    TELL_TIMED(m, norm_done, l->norm_done(l->self, m, o, harm));
 }
 
 void tell_loss_known(comet_model *m, double loss)
 {
-    TELL(m, loss_known, l->loss_known(l->self, m, loss));
+    TELL_TIMED(m, loss_known, l->loss_known(l->self, m, loss));
 }
 
 comet_status tell_gradient_ready(comet_model *m, const op *o)
@@ -80,11 +88,11 @@ comet_status tell_gradient_ready(comet_model *m, const op *o)
 
 void tell_gradient_used(comet_model *m, const op *o, uint64_t step)
 {
-    TELL(m, gradient_used, l->gradient_used(l->self, m, o, step));
+    TELL_TIMED(m, gradient_used, l->gradient_used(l->self, m, o, step));
 }
 
 comet_status tell_update_done(comet_model *m, uint64_t step)
 {
-    TELL(m, update_done, TRY(l->update_done(l->self, m, step)));
+    TELL_TIMED(m, update_done, TRY(l->update_done(l->self, m, step)));
     return COMET_OK;
 }

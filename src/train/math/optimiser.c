@@ -9,6 +9,12 @@
 
 enum { GRAIN = 16384 };
 
+const char *comet_optimiser_name(comet_optimiser_kind kind)
+{
+    static const char *const names[] = {"sgd", "adamw"};
+    return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
 void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind)
 {
     memset(optimiser, 0, sizeof *optimiser);

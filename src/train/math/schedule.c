@@ -17,6 +17,12 @@ enum {
 }; /* default rates are for so many images an update and for runs of at least so many steps */
 static const double pi = 3.14159265358979323846;
 
+const char *comet_schedule_name(comet_schedule_kind kind)
+{
+    static const char *const names[] = {"constant", "step", "cosine", "onecycle"};
+    return (unsigned)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
 void comet_schedule_init(comet_schedule *schedule, comet_schedule_kind kind, double rate)
 {
     memset(schedule, 0, sizeof *schedule);

@@ -76,6 +76,33 @@ uint64_t mask_sums_bytes(const comet_model *m, const op *o);
 /* Bytes of value v's signs; 0 where they cannot be left to the relu that made it, or there is none. */
 uint64_t mask_signs_bytes(const comet_model *m, uint32_t v);
 
+/* ---- held.c ---- */
+
+/* A tensor that is held between forward and backward, by this model where it is `raw`, by a framework that computes nothing
+ * again where it is `reference`: after forward of op `first`, until backward of op `last`. */
+typedef struct held_tensor {
+    uint64_t bytes;
+    bool raw, reference;
+    uint32_t first, last;
+} held_tensor;
+/* The k-th of them, or false past the end. */
+bool held_next(const comet_model *m, uint32_t *k, held_tensor *t);
+typedef struct held_bytes {
+    uint64_t raw, reference;
+} held_bytes;
+/* Between forward and backward, when all are held. */
+held_bytes held_at_most(const comet_model *m);
+/* After forward or backward of op o. */
+held_bytes held_after(const comet_model *m, const op *o, bool backward);
+
+/* ---- trace.c ---- */
+
+/* Around a forward and backward. */
+void trace_begin(comet_model *m);
+void trace_end(comet_model *m);
+/* After forward or backward of op o. */
+void trace_add(comet_model *m, const op *o, bool backward);
+
 /* ---- dump.c ---- */
 
 /* Writes a saved tensor, where that was asked for. */

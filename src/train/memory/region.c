@@ -267,25 +267,6 @@ comet_status memory_share_region(comet_model *m, bool samples)
 
 /* ---- the table ---- */
 
-static uint64_t reference_bytes(const comet_model *m)
-{
-    uint64_t bytes = 0;
-    for (uint32_t v = 0; v < m->n_values; v++) {
-        const value *x = &m->values[v];
-        const bool relu_output = x->producer != NONE && m->ops[x->producer].relu;
-        if (x->saved || (relu_output && x->needs_gradient))
-            bytes += layout_bytes(x->layout);
-    }
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        const op *o = &m->ops[i];
-        if ((o->own.slot != COMET_NO_SLOT || o->backward_by != o->index) && !m->values[o->inputs[0]].saved)
-            bytes += layout_bytes(m->values[o->inputs[0]].layout);
-        if (o->workspace.slot != COMET_NO_SLOT)
-            bytes += layout_bytes(o->workspace.layout);
-    }
-    return bytes;
-}
-
 static uint64_t scratch_at_most(const comet_model *m)
 {
     uint64_t most = 0;
@@ -340,8 +321,10 @@ comet_status memory_plan(comet_model *m)
         t->optimiser += learnt_bytes;
     if (trains && optimiser_keeps_second_moment(o))
         t->optimiser += learnt_bytes;
-    t->saved_reference = trains ? reference_bytes(m) : 0;
-    t->saved = trains ? saved_bytes(m) : 0;
+    const held_bytes held = trains ? held_at_most(m) : (held_bytes){0, 0};
+    t->saved_reference = held.reference;
+    t->saved_raw = held.raw;
+    t->saved = !trains ? 0 : m->coded ? saved_bytes(m) : held.raw;
     t->scratch = scratch_at_most(m);
     const uint64_t in_region = t->saved - (trains && m->values[0].saved ? input : 0);
     t->transient = m->coded ? m->arena.bytes : sub_u64(region, in_region);
@@ -350,13 +333,13 @@ comet_status memory_plan(comet_model *m)
     return COMET_OK;
 }
 
-/* Once a step has run, `saved` is what the store really held at its peak. */
+/* Once a step has run, `saved` is what the store really held at its peak. What is held raw is known before. */
 comet_memory memory_now(const comet_model *m)
 {
     comet_memory memory = m->memory;
     comet_store_totals totals;
     comet_store_totals_init(&totals);
-    if (!m->store || comet_store_describe(m->store, &totals) != COMET_OK || totals.peak == 0)
+    if (!m->coded || comet_store_describe(m->store, &totals) != COMET_OK || totals.peak == 0)
         return memory;
     memory.saved = totals.peak;
     memory.total += totals.own_bytes;

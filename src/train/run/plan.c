@@ -119,6 +119,7 @@ void plan_destroy(comet_model *m)
     sample_destroy(m);
     for (uint32_t i = 0; i < m->n_ops; i++)
         op_destroy(&m->ops[i]);
+    free(m->trace.points);
     free(m->ops);
     free(m->values);
     free(m->parameters);

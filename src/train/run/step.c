@@ -33,6 +33,8 @@ static comet_status forward(comet_model *m, run_mode mode)
         TRY(o->type->forward(m, o, mode));
         if (saves)
             TRY(saved_put_after(m, o));
+        if (saves)
+            trace_add(m, o, false);
     }
     return COMET_OK;
 }
@@ -87,8 +89,11 @@ static void update_op(comet_model *m, const op *o)
 static comet_status finish_gradient(comet_model *m, const op *o)
 {
     TRY(tell_gradient_ready(m, o));
-    if (m->params.fused_update)
+    if (m->params.fused_update) {
+        const step_part before = step_clock_switch(&m->clock, STEP_UPDATE);
         update_op(m, o);
+        step_clock_switch(&m->clock, before);
+    }
     return COMET_OK;
 }
 
@@ -109,8 +114,10 @@ static comet_status backward_op(comet_model *m, op *o)
 static comet_status backward(comet_model *m)
 {
     for (uint32_t i = m->n_ops; i-- > 0;)
-        if (m->ops[i].buffers.diff_dst != NO_BUFFER && m->ops[i].backward_by == i)
+        if (m->ops[i].buffers.diff_dst != NO_BUFFER && m->ops[i].backward_by == i) {
             TRY(backward_op(m, &m->ops[i]));
+            trace_add(m, &m->ops[i], true);
+        }
     return COMET_OK;
 }
 
@@ -156,6 +163,30 @@ static comet_status check_step(const comet_model *m, const float *images, const 
     return COMET_OK;
 }
 
+/* All that is held for backward is held now. */
+static void forward_done(comet_model *m)
+{
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    comet_store_describe(m->store, &t);
+    m->step_saved = m->coded ? t.held : m->memory.saved_raw;
+    m->step_spilled = t.spilled;
+    step_clock_switch(&m->clock, STEP_BACKWARD);
+    step_clock_move(&m->clock, STEP_FORWARD, STEP_ENCODE, t.seconds_put / m->params.n_threads);
+    step_clock_mark(&m->clock, STEP_BACKWARD);
+}
+
+static void backward_done(comet_model *m)
+{
+    comet_store_totals t;
+    comet_store_totals_init(&t);
+    comet_store_describe(m->store, &t);
+    step_clock_end(&m->clock);
+    step_clock_move(&m->clock, STEP_BACKWARD, STEP_DECODE, t.seconds_take / m->params.n_threads);
+    trace_end(m);
+    m->n_passes++;
+}
+
 static comet_status compute_gradients(comet_model *m, const float *images, const uint32_t *labels, uint64_t step,
                                       comet_scores *scores)
 {
@@ -163,6 +194,8 @@ static comet_status compute_gradients(comet_model *m, const float *images, const
     begin(m, images, step);
     if (m->n_accumulated == m->params.accumulate)
         m->n_accumulated = 0;
+    step_clock_begin(&m->clock, STEP_FORWARD);
+    trace_begin(m);
     TRY(tell_step_begins(m));
     TRY(policy_set_all(m));
     TRY(forward(m, RUN_TRAIN));
@@ -170,10 +203,12 @@ static comet_status compute_gradients(comet_model *m, const float *images, const
     if (!forward_was_finite(m))
         result.loss = NAN;
     tell_loss_known(m, result.loss);
+    forward_done(m);
     if (isfinite(result.loss)) {
         TRY(backward(m));
         m->n_accumulated++;
     }
+    backward_done(m);
     *scores = result;
     return COMET_OK;
 }
@@ -192,6 +227,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     if (!m || m->params.inference || m->params.fused_update || m->n_accumulated == 0 || !isfinite(rate))
         return comet_fail(COMET_ERROR_ARGUMENT, "an update needs gradients of a training model and a finite rate");
     parallel_set_threads(m->params.n_threads);
+    step_clock_begin(&m->clock, STEP_UPDATE);
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (m->ops[i].weight != NONE && m->ops[i].buffers.diff_dst != NO_BUFFER)
             tell_gradient_used(m, &m->ops[i], step);
@@ -202,6 +238,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
         .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
     update_part(m, &s, 0, m->n_learnt, m->gradients);
     m->n_accumulated = 0;
+    step_clock_end(&m->clock);
     return COMET_OK;
 }
 
@@ -218,7 +255,10 @@ comet_status comet_model_step(comet_model *m, const float *images, const uint32_
     if (!m->params.fused_update)
         return comet_model_update(m, rate, step);
     m->n_accumulated = 0;
-    return tell_update_done(m, step);
+    step_clock_begin(&m->clock, STEP_UPDATE);
+    TRY(tell_update_done(m, step));
+    step_clock_end(&m->clock);
+    return COMET_OK;
 }
 
 comet_status comet_model_evaluate(comet_model *m, const float *images, const uint32_t *labels, uint32_t n_valid,

@@ -34,8 +34,6 @@ void comet_train_params_init(comet_train_params *params)
     params->weights_rule = COMET_WEIGHTS_NEW_HEAD;
 }
 
-/* ---- one step ---- */
-
 enum { KEPT_BYTES = TEXT_BYTES / 2 };
 
 /* What a run that fails has saved, for the end of its sentence. */
@@ -86,6 +84,26 @@ static comet_status spill_failed(trainer *t)
     kept_text(t, kept);
     return comet_fail(COMET_ERROR_IO, "step %" PRIu64 ": %s%s", t->state.step + 1, why, t->saved ? kept : "; nothing is kept");
 }
+
+/* ---- traces ---- */
+
+/* Is the next step one of those that are traced: the first, the one after bounds have settled or the last of the first epoch,
+ * and the last? Each is the same step whether the run was interrupted or not. */
+static bool trace_is_due(trainer *t)
+{
+    const uint64_t step = t->state.step + 1;
+    const bool settled = !t->traced_settled && (t->n_assessments >= SETTLED_ASSESSMENTS || step == t->steps_per_epoch);
+    t->traced_settled |= settled || step > t->steps_per_epoch;
+    return step == 1 || settled || step == t->n_steps;
+}
+
+static comet_status trace(trainer *t)
+{
+    t->traced = trace_is_due(t);
+    return t->traced ? comet_model_trace(t->model) : COMET_OK;
+}
+
+/* ---- one step ---- */
 
 /* Forward and backward, with the activations written to a folder where this step is the one. */
 static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores *scores)
@@ -172,6 +190,8 @@ static comet_status train_step(trainer *t)
     const double began = comet_seconds();
     comet_scores sum = {0};
     comet_status status = model_keep(t->model);
+    if (status == COMET_OK)
+        status = trace(t);
     t->rate = comet_schedule_rate(&t->p->schedule, t->state.step, t->n_steps, t->steps_per_epoch);
     for (uint64_t i = 0; i < t->accumulate && status == COMET_OK; i++)
         status = train_batch(t, i, &sum);
@@ -185,6 +205,8 @@ static comet_status train_step(trainer *t)
     t->train_seconds += comet_seconds() - began;
     tell_compression(t);
     trainer_tell(t, COMET_EVENT_STEP, NULL);
+    if (t->traced)
+        trainer_tell(t, COMET_EVENT_TIMELINE, NULL);
     return COMET_OK;
 }
 
@@ -284,6 +306,7 @@ static comet_status keep_result(const trainer *t, comet_train_result *result)
     const bool judged = !t->stopped && t->p->schedule.rate > 0; /* with a rate of 0 nothing was to be learnt */
     const uint32_t n_classes = t->p->train_data->info.n_classes;
     comet_train_event event = trainer_event(t, COMET_EVENT_END, NULL);
+    event.stopped = t->stopped;
     trainer_send(t, &event);
     event.model = NULL;
     const comet_train_result ended = {.last = event,

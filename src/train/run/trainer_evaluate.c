@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "train/data/dataset.h"
 #include "train/run/trainer_private.h"
 
 /* Told once: every evaluation reads the same images. */
@@ -17,6 +18,15 @@ typedef struct test_sums {
     double loss;
     uint64_t n, n_top1, n_top5;
 } test_sums;
+
+/* A batch was scored. */
+static void tell_tested(const trainer *t, uint64_t n)
+{
+    comet_train_event event = trainer_event(t, COMET_EVENT_TEST, NULL);
+    event.n_tested = n;
+    event.n_to_test = t->p->test_data->info.n_images;
+    trainer_send(t, &event);
+}
 
 static comet_status test_batches(trainer *t, comet_loader *loader, test_sums *sums)
 {
@@ -35,6 +45,7 @@ static comet_status test_batches(trainer *t, comet_loader *loader, test_sums *su
         sums->n += scores.n_valid;
         sums->n_top1 += scores.n_top1;
         sums->n_top5 += scores.n_top5;
+        tell_tested(t, sums->n);
     }
     return COMET_OK;
 }
@@ -59,6 +70,7 @@ comet_status trainer_evaluate(trainer *t)
     comet_loader_params params;
     comet_loader *loader = NULL;
     test_sums sums = {0};
+    const double began = comet_seconds();
     if (!t->p->test_data)
         return COMET_OK;
     comet_loader_params_init(&params);
@@ -77,5 +89,6 @@ comet_status trainer_evaluate(trainer *t)
     comet_loader_destroy(loader);
     if (status == COMET_OK && sums.n > 0 && !stop_asked(t))
         keep_test(t, &sums);
+    t->eval_seconds = comet_seconds() - began;
     return status;
 }

@@ -8,7 +8,8 @@
 #include "comet/train.h"
 #include "train/files/checkpoint.h"
 
-enum { TEXT_BYTES = 768 };
+/* Assessments after which bounds have settled: they double at each from narrow ones. */
+enum { TEXT_BYTES = 768, SETTLED_ASSESSMENTS = 3 };
 
 typedef struct trainer {
     const comet_train_params *p;
@@ -29,6 +30,8 @@ typedef struct trainer {
     uint64_t n_withdrawals;            /* of bounds, so far */
     bool withdrew;                     /* in the last step */
     bool stopped, early, dumped;
+    double eval_seconds;         /* of the last evaluation */
+    bool traced_settled, traced; /* the step that is traced when bounds have settled; the step at work is traced */
 } trainer;
 
 static inline bool stop_asked(const trainer *t)

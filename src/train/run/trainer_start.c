@@ -256,7 +256,8 @@ comet_status trainer_start(trainer *t)
         status = open_loader(t);
     if (status != COMET_OK)
         return status;
-    t->n_assessments = assess_figures(t->model).n_assessments; /* a checkpoint may bring some */
+    t->n_assessments = assess_figures(t->model).n_assessments;   /* a checkpoint may bring some */
+    t->traced_settled = t->n_assessments >= SETTLED_ASSESSMENTS; /* before the run was interrupted */
     trainer_look_for_early_stop(t);
     comet_train_event event = trainer_event(t, COMET_EVENT_START, NULL);
     event.finished = is_finished(t);

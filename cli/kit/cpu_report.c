@@ -1,5 +1,5 @@
 /* Facts about CPU and system; see cpu_report.h. */
-#include "doctor/cpu_report.h"
+#include "kit/cpu_report.h"
 
 #include <stdio.h>
 #include <unistd.h>

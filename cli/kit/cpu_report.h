@@ -1,4 +1,4 @@
-/* What doctor tells about this CPU and operating system. */
+/* This CPU and operating system, for doctor and logs. */
 #ifndef COMET_CLI_CPU_REPORT_H
 #define COMET_CLI_CPU_REPORT_H
 

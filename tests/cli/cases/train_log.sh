@@ -1,0 +1,120 @@
+# The log of comet train: its fields are those of docs/log.md, its place, what it says of a run.
+# shellcheck shell=bash
+
+needs_training
+tiny_net
+command -v "$python" >/dev/null || { echo "skipped: it needs python3"; exit 77; }
+
+# check FILE...: a line of Python about the events of the named logs, in `events`, that must hold.
+check() {
+    local words=$1
+    shift
+    last="python: $words"
+    if "$python" -c "
+import json, sys
+logs = [[json.loads(line) for line in open(name)] for name in sys.argv[1:]]
+events = [e for log in logs for e in log]
+def of(kind):
+    return [e for e in events if e['event'] == kind]
+assert $words" "$@" >.out 2>.err; then pass; else fault "it does not hold"; fi
+}
+
+# ---- the place ----
+
+run 0 train $settings --out a
+present a/log.jsonl
+cp a/log.jsonl kept.jsonl
+run 1 train $settings --out a
+same a/log.jsonl kept.jsonl
+run 0 train $settings --epochs 4 --out a --resume
+check "len(of('start')) == 2 and [e['resumed'] for e in of('start')] == [False, True]" a/log.jsonl
+run 2 train --net tiny.txt $data --out a -f --batch 1000
+lacks a/log.jsonl '"batch":1000'
+run 0 train $settings --max-steps 4 --out a -f
+check "len(of('start')) == 1 and of('start')[0]['n_steps'] == 4" a/log.jsonl
+run 0 train $settings --max-steps 3 --out b --log named.jsonl
+present named.jsonl
+absent b/log.jsonl
+run 0 train $settings --max-steps 3
+absent log.jsonl
+
+# ---- fields, against the page: runs that have every event between them ----
+
+run 0 train $settings --rate find --out found --log found.jsonl
+run 0 train $settings --optimiser adamw --compress off --max-steps 4 --out off
+run 1 train $settings --rate 1e6 --schedule constant --momentum 0 --out diverged
+err_has 'the loss became'
+last="fields of docs/log.md against those of logs"
+if "$python" - "$source/docs/log.md" found.jsonl off/log.jsonl diverged/log.jsonl a/log.jsonl >.out 2>.err <<'PYTHON'
+import json
+import re
+import sys
+
+documented, section = {"": set()}, ""
+for line in open(sys.argv[1], encoding="utf-8"):
+    heading = re.match(r"## (.*)", line)
+    if heading:
+        section = heading.group(1).strip("`")
+        documented[section] = set()
+    cell = re.match(r"\| (`[a-z0-9_.R]+`(?:, `[a-z0-9_.R]+`)*) \|", line)
+    if cell:
+        documented[section] |= set(re.findall(r"`([^`]+)`", cell.group(1)))
+sizes, common = documented.pop("Sizes"), documented.pop("")
+
+real = {}
+for name in sys.argv[2:]:
+    for line in open(name, encoding="utf-8"):
+        event = json.loads(line)
+        fields = set()
+        for key, value in event.items():
+            fields |= {f"{key}.{inner}" for inner in value} if isinstance(value, dict) else {key}
+        known = real.setdefault(event["event"], fields)
+        if known != fields:
+            sys.exit(f"lines {event['event']} differ in {sorted(known ^ fields)}")
+
+faults = []
+for event in sorted(set(real) | set(documented)):
+    here, there = documented.get(event, set()) | common, real.get(event, set())
+    faults += [f"{event}: {field} is in the page and in no log" for field in sorted(here - there)]
+    faults += [f"{event}: {field} is in a log and not in the page" for field in sorted(there - here)]
+everywhere = set().union(*real.values())
+faults += [f"{field} is among the sizes and in no log" for field in sorted(sizes - everywhere)]
+if faults:
+    sys.exit("\n".join(faults))
+print(len(real), "events")
+PYTHON
+then pass; else fault "the page and the logs differ"; fi
+out_has '^10 events$'
+
+# ---- what it says ----
+
+run 0 train $settings --out auto
+check "all(e['optimiser'] == 'sgd' and e['momentum'] == 0.9 and e['weight_decay'] == 5e-4 for e in of('start'))" auto/log.jsonl
+check "of('start')[0]['command'][1:3] == ['train', '--net'] and of('start')[0]['out'] == 'auto'" auto/log.jsonl
+check "of('start')[0]['image'] == [3, 16, 16] and of('start')[0]['train_images'] == 400 and of('start')[0]['test_images'] == 80" auto/log.jsonl
+check "of('start')[0]['parameters'] == 1468 and of('start')[0]['rate_chosen'] == 'default'" auto/log.jsonl
+check "of('start')[0]['optimiser'] == 'adamw' and of('start')[0]['momentum'] is None and of('start')[0]['noise'] is None" off/log.jsonl
+check "of('start')[0]['rate_chosen'] in ('found', 'default') and len(of('rate')) > 5" found.jsonl
+check "events[-1]['event'] == 'error' and events[-1]['state'] == 'diverged'" diverged/log.jsonl
+check "events[-1]['event'] == 'end' and events[-1]['state'] == 'finished'" auto/log.jsonl
+# Figures that go together.
+check "all(e['saved_bytes'] < e['saved_raw_bytes'] < e['saved_reference_bytes'] for e in of('step'))" auto/log.jsonl
+check "all(e['saved_bytes'] == e['saved_raw_bytes'] for kind in ('start', 'step', 'end') for e in of(kind))" off/log.jsonl
+check "all(abs(e['ratio'] * e['saved_bytes'] - e['saved_reference_bytes']) < 2 for e in of('step'))" auto/log.jsonl
+check "logs[0][1]['saved_raw_bytes'] == logs[1][1]['saved_raw_bytes']" auto/log.jsonl off/log.jsonl
+check "all(e['rss_bytes'] <= e['peak_rss_bytes'] for e in of('step'))" auto/log.jsonl
+# Parts of a step's time are disjoint, and most of it.
+check "all(0 < sum(e['time'].values()) < e['seconds'] for e in of('step')) and all(v >= 0 for e in of('step') for v in e['time'].values())" auto/log.jsonl
+check "all(e['time']['encode'] == e['time']['decode'] == e['time']['assess'] == 0 for e in of('step'))" off/log.jsonl
+check "sum(e['time']['encode'] + e['time']['decode'] for e in of('step')) > 0 and sum(e['time']['update'] for e in of('step')) > 0" auto/log.jsonl
+# Memory within steps: up to the peak, down to nothing, as stored, raw, and of a framework that keeps everything.
+check "[e['step'] for e in of('timeline')][::2] == [1, 60] and len(of('timeline')) == 3" auto/log.jsonl
+check "all(p[2] <= p[3] <= p[4] for e in of('timeline') for p in e['points'])" auto/log.jsonl
+check "all(e['points'][-1][2:] == [0, 0, 0] for e in of('timeline'))" auto/log.jsonl
+check "all([max(p[k] for p in e['points']) for k in (3, 4)] == [of('start')[0]['saved_raw_bytes'], of('start')[0]['saved_reference_bytes']] for e in of('timeline'))" auto/log.jsonl
+check "all(max(p[2] for p in e['points']) == next(s for s in of('step') if s['step'] == e['step'])['saved_bytes'] for e in of('timeline'))" auto/log.jsonl
+check "all(p[2] == p[3] for e in of('timeline') for p in e['points'])" off/log.jsonl
+check "[p[0] for p in of('timeline')[0]['points']] == [p[0] for p in of('timeline')[0]['points']][::-1]" auto/log.jsonl
+# A tensor has one number, and one size in a step, whoever reads it.
+check "all(len({(e['elements'], e['bytes_raw']) for e in of('assess') if e['tensor'] == t}) == 1 for t in {e['tensor'] for e in of('assess')})" auto/log.jsonl
+check "all(e['bytes_raw'] == 4 * e['elements'] for e in of('assess')) and {e['consumer'] for e in of('assess')} >= {'conv', 'batch_norm'}" auto/log.jsonl
