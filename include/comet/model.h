@@ -115,7 +115,8 @@ typedef struct comet_memory {
     uint64_t scratch;         /* the largest part of `transient` that is scratchpads and reordered weights */
     uint64_t assessing;       /* samples by which errors are measured, in room that coded tensors of the first steps took */
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
-    uint64_t saved_raw; /* what this model would hold with compression off: saved_reference without what is computed again */
+    uint64_t saved_raw;       /* the tensors that are saved, raw: saved_reference without what backward computes again or does
+                               * without.       OFF and LOSSLESS do without fewer */
 } comet_memory;
 COMET_API void comet_memory_init(comet_memory *memory);
 /* What comet_model_create would allocate, in *memory. Allocates no tensors, but oneDNN prepares and keeps its kernels.

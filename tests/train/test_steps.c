@@ -13,7 +13,7 @@ typedef struct setting {
     uint32_t labels[BATCH];
 } setting;
 
-static comet_model_params params_of(comet_compress_mode mode, bool fused)
+static comet_model_params settings_of(comet_compress_mode mode, bool fused)
 {
     comet_model_params p;
     comet_model_params_init(&p);
@@ -26,7 +26,7 @@ static comet_model_params params_of(comet_compress_mode mode, bool fused)
 
 static void open_model(setting *s, const char *name, comet_compress_mode mode, bool fused)
 {
-    const comet_model_params p = params_of(mode, fused);
+    const comet_model_params p = settings_of(mode, fused);
     const size_t n = (size_t)BATCH * 3 * SIDE * SIDE;
     assert_ok(comet_net_zoo(&s->net, name, 3, SIDE, CLASSES));
     assert_ok(comet_model_create(&s->model, s->net, &p));
@@ -50,23 +50,30 @@ static void step(setting *s, uint64_t number)
     assert_ok(comet_model_step(s->model, s->images, s->labels, number, 0.01, &scores));
 }
 
-/* What a compressed model would hold raw is what one without compression does hold, planned and measured. */
+/* What a compressed model would hold raw is what one without compression does hold, except for batch norms that it folds. */
 static void test_raw_is_that_of_off(void **state)
 {
-    static const char *const names[] = {"resnet18", "resnet50", "vgg16", "alexnet", "efficientnet_b0", "resnet20", "cnn28"};
-    for (size_t i = 0; i < COUNT_OF(names); i++) {
+    static const struct {
+        const char *name;
+        uint32_t side;
+        bool folds;
+    } nets[] = {
+        {"resnet18", 64, false}, {"resnet50", 64, true}, {"resnet20", 32, false}, {"cnn28", 28, false}, {"vgg16", 224, false}};
+    for (size_t i = 0; i < COUNT_OF(nets); i++) {
+        static const comet_compress_mode modes[] = {COMET_COMPRESS_OFF, COMET_COMPRESS_LOSSLESS, COMET_COMPRESS_DENSE};
         comet_net *net = NULL;
-        comet_memory off, coded;
-        const comet_model_params raw = params_of(COMET_COMPRESS_OFF, true), dense = params_of(COMET_COMPRESS_DENSE, true);
-        comet_memory_init(&off);
-        comet_memory_init(&coded);
-        assert_ok(comet_net_zoo(&net, names[i], 3, 64, CLASSES));
-        assert_ok(comet_model_plan(net, &raw, &off));
-        assert_ok(comet_model_plan(net, &dense, &coded));
-        assert_int_equal(off.saved, off.saved_raw);
-        assert_int_equal(off.saved_raw, coded.saved_raw);
-        assert_int_equal(off.saved_reference, coded.saved_reference);
-        assert_true(coded.saved < coded.saved_raw && coded.saved_raw <= coded.saved_reference);
+        comet_memory m[COUNT_OF(modes)];
+        assert_ok(comet_net_zoo(&net, nets[i].name, nets[i].side == 28 ? 1 : 3, nets[i].side, CLASSES));
+        for (size_t k = 0; k < COUNT_OF(modes); k++) {
+            const comet_model_params p = settings_of(modes[k], true);
+            comet_memory_init(&m[k]);
+            assert_ok(comet_model_plan(net, &p, &m[k]));
+            assert_int_equal(m[k].saved_reference, m[0].saved_reference);
+            assert_true(m[k].saved_raw <= m[k].saved_reference && (m[k].saved < m[k].saved_raw) == (k > 0));
+        }
+        assert_int_equal(m[0].saved, m[0].saved_raw);
+        assert_int_equal(m[1].saved_raw, m[0].saved_raw);
+        assert_true((m[2].saved_raw < m[0].saved_raw) == nets[i].folds);
         comet_net_destroy(net);
     }
 }
@@ -113,7 +120,7 @@ static void check_trace(const comet_model *model)
 
 static void test_trace(void **state)
 {
-    static const char *const names[] = {"resnet20", "resnet50", "vgg16", "efficientnet_b0"};
+    static const char *const names[] = {"resnet20", "resnet50", "efficientnet_b0"};
     comet_trace_point point = {.size = sizeof point};
     for (size_t i = 0; i < COUNT_OF(names); i++) {
         setting s;
