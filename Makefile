@@ -30,7 +30,7 @@ setup: ## install missing packages (see tools/setup)
 setup-dev: ## install missing packages, clang, its tools and valgrind
 	@tools/setup dev
 
-setup-all: ## install missing packages and the large ones that some tests need (PyTorch, pytest, an ARM cross compiler)
+setup-all: ## install missing packages and the large ones that some tests need (PyTorch, pytest, chromium, an ARM cross compiler)
 	@tools/setup all
 
 demo: all ## train a small net raw and compressed, and compare (about four minutes)
@@ -43,6 +43,7 @@ test: setup ## build everything and run every test; those that need a large pack
 
 test-all: test setup-all test-dnnl3 test-torch ## every test, then those that need a large package, which is installed for them
 	@$(call build,release,all)
+	@tools/setup tensorboard >/dev/null
 	@ctest --preset release -j $(JOBS) -L large
 
 test-dnnl3: setup ## the tests that compute with oneDNN, built with version 3.2, which is installed for them in ~/.cache

@@ -265,7 +265,7 @@ static void draw_x_axis(const chart *c, page *p)
     page_format(p, "<line class=\"axis\" x2=\"100%%\" y1=\"%d\" y2=\"%d\"/>", HEIGHT, HEIGHT);
     page_format(p, "<text class=\"tx name\" x=\"50%%\" y=\"%d\">%s", HEIGHT + (c->x_second ? 52 : 38), c->x_name);
     if (c->x_second)
-        page_format(p, "; %s below", c->x_second);
+        page_format(p, " (%s below)", c->x_second);
     page_put(p, "</text>\n");
 }
 
@@ -500,11 +500,11 @@ static void draw_legend(const chart *c, page *p)
 void chart_table(const block *b, const chart *c, page *p)
 {
     char text[HUMAN_BYTES], place[24];
-    page_put(p, "<div class=\"scroll\" tabindex=\"0\"><table><caption>");
+    page_put(p, "<div class=\"scroll\" tabindex=\"0\"><table><caption><span>");
     page_escape(p, b->name);
     if (b->part)
         page_format(p, ": %s", b->part);
-    page_format(p, "</caption><thead><tr><th scope=\"col\">%s</th>", b->labels ? b->label_name : c->x_name);
+    page_format(p, "</span></caption><thead><tr><th scope=\"col\">%s</th>", b->labels ? b->label_name : c->x_name);
     for (size_t i = 0; i < b->n_columns; i++)
         page_format(p, "<th scope=\"col\">%s</th>", b->columns[i].name);
     page_put(p, "</tr></thead><tbody>\n");

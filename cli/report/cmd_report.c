@@ -9,6 +9,7 @@
 #include "base/size_text.h"
 #include "kit/file_io.h"
 #include "kit/setters.h"
+#include "kit/text.h"
 #include "report/events.h"
 #include "report/report_page.h"
 #include "report/sections.h"
@@ -47,7 +48,7 @@ static void catch_signals(void)
 
 /* ---- names ---- */
 
-/* The last `n_parts` parts of a path; a log of the usual name is called as its folder. */
+/* The last `n_parts` parts of a path, without ".jsonl"; a log of the usual name is called as its folder. */
 static char *name_of(const char *path, size_t n_parts)
 {
     char *name = strdup(path);
@@ -59,6 +60,8 @@ static char *name_of(const char *path, size_t n_parts)
     char *slash = strrchr(name, '/');
     if (slash && slash != name && strcmp(slash, "/log.jsonl") == 0)
         *slash = '\0';
+    else if (text_ends_with(name, strlen(name), ".jsonl") && strlen(name) > strlen(".jsonl"))
+        name[strlen(name) - strlen(".jsonl")] = '\0';
     char *begin = name + strlen(name);
     for (size_t parts = 0; begin > name; begin--)
         if (begin[-1] == '/' && ++parts == n_parts)

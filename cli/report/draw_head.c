@@ -8,6 +8,8 @@
 
 #include "report/sections.h"
 
+enum { MANY_RUNS = 3 }; /* more have no sentence each: a table says it better */
+
 /* ---- figures of a run ---- */
 
 typedef struct outcome {
@@ -509,7 +511,8 @@ void draw_head(const runs *all, const char *title, page *p)
     page_put(p, title ? title : "");
     page_put(p, "</h1>\n");
     for (size_t i = 0; i < all->n; i++) {
-        put_sentence(all, &all->items[i], p);
+        if (all->n <= MANY_RUNS || all->items[i].state != RUN_FINISHED)
+            put_sentence(all, &all->items[i], p);
         put_about_log(&all->items[i], p);
         put_state(&all->items[i], p);
     }

@@ -162,14 +162,15 @@ static void put_table(const runs *all, const run *r, page *p)
     for (size_t i = 0; i < r->n_consumers; i++)
         last = fmax(last, r->consumers[i].step);
     char text[HUMAN_BYTES];
-    page_put(p, "<div class=\"scroll tall\" tabindex=\"0\"><table class=\"layers\"><caption>");
+    page_put(p, "<div class=\"scroll tall\" tabindex=\"0\"><table class=\"layers\"><caption><span>");
     if (all->n > 1) {
         page_escape(p, r->name);
         page_put(p, ": ");
     }
-    page_format(
-        p, "each layer as last assessed, at step %s or before; errors are those of its weight gradient</caption><thead><tr>",
-        human(COUNT, last, text));
+    page_format(p,
+                "each layer as last assessed, at step %s or before; errors are those of its weight "
+                "gradient</span></caption><thead><tr>",
+                human(COUNT, last, text));
     for (size_t i = 0; i < N_ITEMS(names); i++)
         page_format(p, "<th scope=\"col\">%s</th>", names[i]);
     page_put(p, "</tr></thead><tbody>\n");

@@ -39,17 +39,6 @@ static double whole_step(const run *r)
     return sum;
 }
 
-static void put_keys(page *p)
-{
-    page_put(p, "<ul class=\"legend\">");
-    for (size_t k = 0; k < N_PARTS; k++)
-        page_format(p,
-                    "<li><svg class=\"key\" width=\"18\" height=\"10\" aria-hidden=\"true\"><path class=\"patch %s\" d=\"M1 "
-                    "5H17\"/></svg>%s</li>",
-                    parts[k].colour, parts[k].name);
-    page_put(p, "</ul>\n");
-}
-
 /* A bar of a run's mean step, its parts one after another. */
 static void put_bar(const runs *all, const run *r, double most, page *p)
 {
@@ -68,19 +57,24 @@ static void put_bar(const runs *all, const run *r, double most, page *p)
     page_format(p, "</svg></td><td>%s</td></tr>\n", human(SECONDS, whole_step(r), text));
 }
 
+/* A row for each part, a column for each run; the colours are those of the bars. */
 static void put_parts_table(const runs *all, page *p)
 {
-    char text[HUMAN_BYTES];
-    page_put(p, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">run</th>");
-    for (size_t k = 0; k < N_PARTS; k++)
-        page_format(p, "<th scope=\"col\">%s</th>", parts[k].name);
-    page_put(p, "</tr></thead><tbody>\n");
+    char text[HUMAN_BYTES], share[HUMAN_BYTES];
+    page_put(p, "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th scope=\"col\">part</th>");
     for (size_t i = 0; i < all->n; i++) {
-        page_put(p, "<tr><th scope=\"row\">");
-        page_escape(p, all->items[i].name);
-        page_put(p, "</th>");
-        for (size_t k = 0; k < N_PARTS; k++)
-            page_format(p, "<td>%s</td>", human(SECONDS, mean_time(&all->items[i], parts[k].field), text));
+        page_put(p, "<th scope=\"col\">");
+        page_escape(p, all->n > 1 ? all->items[i].name : "mean");
+        page_put(p, "</th><th scope=\"col\">share</th>");
+    }
+    page_put(p, "</tr></thead><tbody>\n");
+    for (size_t k = 0; k < N_PARTS; k++) {
+        page_format(p, "<tr><th scope=\"row\"><i class=\"swatch %s\"></i>%s</th>", parts[k].colour, parts[k].name);
+        for (size_t i = 0; i < all->n; i++) {
+            const double mean = mean_time(&all->items[i], parts[k].field);
+            page_format(p, "<td>%s</td><td>%s</td>", human(SECONDS, mean, text),
+                        human(SHARE, mean / whole_step(&all->items[i]), share));
+        }
         page_put(p, "</tr>\n");
     }
     page_put(p, "</tbody></table></div>\n");
@@ -96,8 +90,7 @@ static bool draw_parts(const runs *all, page *p)
     page_put(p, "<figure class=\"chart\" id=\"parts\"><figcaption><h3>Time of a step by part</h3><p>Means over the run. The "
                 "parts do not overlap: "
                 "forward is without encode, backward without decode.</p></figcaption>\n");
-    put_keys(p);
-    page_put(p, "<table class=\"bars\">");
+    page_put(p, "<table class=\"bars short\">");
     for (size_t i = 0; i < all->n; i++)
         if (whole_step(&all->items[i]) > 0)
             put_bar(all, &all->items[i], most, p);

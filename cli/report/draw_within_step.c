@@ -76,13 +76,16 @@ static bool draw_step(const runs *all, size_t index, double most, page *p)
 {
     const run *r = &all->items[index];
     const run_timeline *t = &r->timelines[r->n_timelines - 1];
-    char id[32], title[80], caption[200];
+    char id[32], title[80];
     snprintf(id, sizeof id, "step-%zu", index + 1);
     snprintf(title, sizeof title, "Memory within step %.0f", t->step);
-    snprintf(caption, sizeof caption, "%s",
-             "What is kept for backward after each layer, forward and then back; the figures are the most held at once.");
-    chart c = {
-        .id = id, .title = title, .caption = caption, .y_name = "kept", .y_what = BYTES, .x_name = "layers in order of time"};
+    chart c = {.id = id,
+               .title = title,
+               .caption =
+                   "What is kept for backward after each layer, forward and then back; the figures are the most held at once.",
+               .y_name = "kept",
+               .y_what = BYTES,
+               .x_name = "layers in order of time"};
     c.only_run = all->n > 1 ? r->name : NULL;
     c.x = (scale){.low = 0, .high = t->n > 1 ? (double)(t->n - 1) : 1, .step = 1, .unit = 1, .unit_name = ""};
     c.x_turn = turn_of(t);
