@@ -296,6 +296,15 @@ static void put_title(const chart *c, const series *s, size_t row, page *p)
     page_format(p, " %s</title>", human(b->columns[s->column].what, values_of(c, s)[row], text));
 }
 
+/* A line of one point would not be seen. */
+static bool is_single(const chart *c, const series *s)
+{
+    size_t n = 0;
+    for (size_t row = 0; row < c->blocks[s->block].n; row++)
+        n += !isnan(place_y(&c->y, values_of(c, s)[row]));
+    return n == 1;
+}
+
 static void draw_line(const chart *c, const series *s, page *p)
 {
     const block *b = &c->blocks[s->block];
@@ -322,7 +331,9 @@ static void draw_area(const chart *c, size_t index, page *p)
     if (b->n == 0)
         return;
     page_format(p, "<path class=\"area %s\" d=\"", s->colour);
-    put_point(p, 'M', place_x(c, b->x[0]), HEIGHT);
+    put_point(p, 'M', b->n == 1 ? 0 : place_x(c, b->x[0]), HEIGHT);
+    if (b->n == 1) /* one step is all so far: its height, from the left */
+        put_point(p, 'L', 0, place_y(&c->y, stack_sum(c, index + 1, 0)));
     for (size_t row = 0; row < b->n; row++)
         put_point(p, 'L', place_x(c, b->x[row]), place_y(&c->y, stack_sum(c, index + 1, row)));
     put_point(p, 'L', place_x(c, b->x[b->n - 1]), HEIGHT);
@@ -549,7 +560,7 @@ static void draw_svg(const chart *c, page *p)
     draw_x_axis(c, p);
     draw_stretched(c, p);
     for (size_t i = 0; i < c->n_series; i++)
-        if (c->series[i].mark == MARK_DOTS)
+        if (c->series[i].mark == MARK_DOTS || (c->series[i].mark < MARK_DOTS && is_single(c, &c->series[i])))
             draw_dots(c, &c->series[i], p);
     if (has_end_labels(c))
         draw_end_labels(c, p);

@@ -60,8 +60,8 @@ typedef struct series {
 typedef struct scale {
     double low, high, step;
     bool logarithmic;
-    double unit;           /* what a tick of 1 stands for, in the values' unit */
-    const char *unit_name; /* "MiB", or "" */
+    double unit;       /* what a tick of 1 stands for, in the values' unit */
+    char unit_name[8]; /* "MiB", or "" */
 } scale;
 
 typedef struct chart {

@@ -281,7 +281,7 @@ static run_state state_at_end(const run *r, const cJSON *end)
     const char *word = run_text(end, "state");
     const double planned = run_number(r->start, "n_steps"), done = run_number(end, "steps");
     if (word && strcmp(word, "finished") != 0)
-        return strcmp(word, "diverged") == 0 ? RUN_DIVERGED : RUN_STOPPED;
+        return RUN_STOPPED;
     return !word && done < planned ? RUN_STOPPED : RUN_FINISHED;
 }
 
@@ -305,7 +305,7 @@ static bool take_event(run *r, cJSON **event)
         r->state = state_at_end(r, *event);
         keep(&r->end, event);
     } else if (strcmp(name, "error") == 0) {
-        r->state = RUN_FAILED;
+        r->state = is_same(run_text(*event, "state"), "diverged") ? RUN_DIVERGED : RUN_FAILED;
         add_message(r, *event, "error");
         keep(&r->error, event);
     } else if (strcmp(name, "note") == 0)

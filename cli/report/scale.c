@@ -1,5 +1,6 @@
 /* Round ranges and ticks; see chart.h. */
 #include <math.h>
+#include <stdio.h>
 
 #include "report/chart.h"
 
@@ -17,29 +18,38 @@ static double round_up(double step)
     return 10 * power;
 }
 
+static void name_unit(scale *s, double unit, const char *name)
+{
+    s->unit = unit;
+    snprintf(s->unit_name, sizeof s->unit_name, "%s", name);
+}
+
+/* The largest unit that `high` has at least one of. Numbers below a thousandth count in powers of ten. */
 static void set_unit(scale *s, quantity what, double high)
 {
-    s->unit = 1;
-    s->unit_name = "";
+    static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    int at = 0;
+    name_unit(s, 1, "");
     if (what == BYTES) {
-        static const char *const names[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-        int at = 0;
-        for (; at < 4 && high >= 1024 * s->unit; at++)
-            s->unit *= 1024;
-        s->unit_name = names[at];
+        while (at < 4 && high >= pow(1024, at + 1))
+            at++;
+        name_unit(s, pow(1024, at), names[at]);
     } else if (what == SHARE) {
-        s->unit = 0.01;
-        s->unit_name = "%";
+        name_unit(s, 0.01, "%");
     } else if (what == SECONDS) {
-        s->unit = high < 1 ? 1e-3 : 1;
-        s->unit_name = high < 1 ? "ms" : "s";
+        name_unit(s, high < 1 ? 1e-3 : 1, high < 1 ? "ms" : "s");
+    } else if (what == PLAIN && high > 1e-99 && high < 1e-3) {
+        const int power = (int)floor(log10(high) + 1e-9);
+        char text[8];
+        snprintf(text, sizeof text, "1e%d", power);
+        name_unit(s, pow(10, power), text);
     }
 }
 
 static scale logarithmic(quantity what, double low, double high)
 {
     scale s = {.logarithmic = true, .step = 1};
-    set_unit(&s, what, high);
+    set_unit(&s, what, what == PLAIN ? 1 : high);
     s.low = pow(10, floor(log10(low) + 1e-9));
     s.high = pow(10, ceil(log10(high) - 1e-9));
     if (s.high <= s.low)

@@ -86,6 +86,23 @@ run 0 report begun -f
 page_has 'The last line of the log is cut short'
 page_has 'id="loss"'
 
+# ---- runs that ended otherwise ----
+
+log begun --until 98
+cp begun/log.jsonl ended.jsonl
+echo '{"event":"error","step":null,"epoch":null,"seconds":null,"state":"diverged","text":"the loss is <nan>"}' >>ended.jsonl
+run 0 report ended.jsonl -f
+page_has 'resnet20 diverged after step 98 of 1,560'
+page_has 'It ended with an error: the loss is &lt;nan&gt;'
+cp begun/log.jsonl ended.jsonl
+echo '{"event":"error","state":"failed","text":"disk full"}' >>ended.jsonl
+run 0 report ended.jsonl -f
+page_has 'resnet20 failed after step 98 of 1,560'
+cp begun/log.jsonl ended.jsonl
+echo '{"event":"end","state":"stopped","steps":98}' >>ended.jsonl
+run 0 report ended.jsonl -f
+page_has 'resnet20 was stopped after step 98 of 1,560'
+
 # ---- a log of version 1 ----
 
 log v1.jsonl --version 1
