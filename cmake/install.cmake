@@ -8,7 +8,7 @@ set(shared_libraries LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT run
 install(TARGETS comet_codec comet_codec_static EXPORT comet_targets ${shared_libraries}
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev)
 set(headers_of_train)
-foreach(name net data model weights budget train)
+foreach(name net data model weights predict budget train)
     list(APPEND headers_of_train PATTERN "${name}.h" EXCLUDE)
 endforeach()
 if(TARGET comet_train)

@@ -5,6 +5,7 @@
  *   comet_weights_save, _load      weights and running statistics of a model
  *   comet_weights_load_fitting     those of a file that fit: another number of classes, parts of another net
  *   comet_weights_classes, _net    what a file is for
+ *   comet_weights_class_names      what its classes are called
  *   comet_weights_export           a checkpoint's weights in a file of their own
  *   comet_checkpoint_newest        the file of a run's folder to take weights from
  *   comet_checkpoint_describe      what the newest checkpoint holds
@@ -65,6 +66,12 @@ COMET_API comet_status comet_weights_classes(const char *path, const comet_net *
 /* The net in the text format that a checkpoint or weights file of ours carries; the caller frees it with comet_text_free.
  * COMET_ERROR_UNSUPPORTED for a file without, such as PyTorch's. */
 COMET_API comet_status comet_weights_net(const char *path, char **text);
+
+/* Names of the classes that the weights in a file were trained on, in the order of the net's outputs, for
+ * comet_class_names_free. *n is 0 and *names NULL where the file has none: data without names, files of other programs and of
+ * versions that did not write them. COMET_ERROR_CORRUPT where they cannot be read. */
+COMET_API comet_status comet_weights_class_names(const char *path, char ***names, uint32_t *n);
+COMET_API void comet_class_names_free(char **names); /* NULL is allowed */
 
 /* Name of the newest checkpoint of a run's folder that is whole, for comet_text_free: last.safetensors or, where that is
  * damaged or missing, previous.safetensors; *previous is then true and comet_last_error says what is wrong with the last. Reads

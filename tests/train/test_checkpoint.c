@@ -136,7 +136,7 @@ static void test_round_trip(void **state)
         step(b, 9);
         assert_ok(checkpoint_load(folder, b, &saved.settings, &loaded, &found, changed));
         assert_int_equal(found, CHECKPOINT_NONE);
-        assert_ok(checkpoint_save(folder, a, &saved));
+        assert_ok(checkpoint_save(folder, a, &saved, NULL));
         assert_ok(checkpoint_load(folder, b, &saved.settings, &loaded, &found, changed));
         assert_int_equal(found, CHECKPOINT_LAST);
         assert_string_equal(changed, "");
@@ -167,7 +167,7 @@ static void test_every_figure_comes_back(void **state)
     saved.n_worse = 6;
     saved.tested_step = 4;
     saved.watch = (loss_watch){.start = 2.3, .mean = 1.7, .lowest = 1.6};
-    assert_ok(checkpoint_save(folder, model, &saved));
+    assert_ok(checkpoint_save(folder, model, &saved, NULL));
     assert_ok(checkpoint_load(folder, model, &saved.settings, &loaded, &found, changed));
     assert_int_equal(found, CHECKPOINT_LAST);
     assert_int_equal(loaded.n_worse, 6);
@@ -226,7 +226,7 @@ static void check_bounds_resume(const comet_model_params *params)
         comet_model *a = model_with(TINY_NET, params);
         for (uint64_t i = 0; i < k; i++)
             step(a, i);
-        assert_ok(checkpoint_save(folder, a, &s));
+        assert_ok(checkpoint_save(folder, a, &s, NULL));
         comet_model *b = load_into_other(params, &s.settings, changed);
         assert_string_equal(changed, "");
         check_same_state(a, b);
@@ -327,7 +327,7 @@ static void test_other_bounds(void **state)
         const char *changed;
     } cases[] = {{a, &fast, ""}, {a, &dense, ""}, {a, &off, ""}, {a, &noisy, "bounds"}, {b, &hidden, "bounds"}};
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
-        assert_ok(checkpoint_save(folder, cases[i].from, &s));
+        assert_ok(checkpoint_save(folder, cases[i].from, &s, NULL));
         comet_model *c = load_into_other(cases[i].to, &s.settings, changed);
         if (strcmp(changed, cases[i].changed) != 0)
             fail_because("case %zu: '%s' changed", i, changed);
@@ -362,8 +362,8 @@ static void test_bad_bounds(void **state)
     checkpoint_state s = some_state(), loaded;
     checkpoint_found found;
     char changed[CHECKPOINT_CHANGED_BYTES];
-    assert_ok(checkpoint_save(folder, model, &s));
-    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
     for (size_t i = 0; i < COUNT_OF(corrupt); i++) {
         save_with_bounds(model, corrupt[i]);
         assert_status(checkpoint_load(folder, model, &s.settings, &loaded, &found, changed), COMET_ERROR_CORRUPT);
@@ -412,9 +412,9 @@ static void test_falls_back(void **state)
     checkpoint_state s = some_state(), loaded;
     checkpoint_found found;
     char changed[CHECKPOINT_CHANGED_BYTES];
-    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
     s.step = 8;
-    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
     blob last = read_file(folder, "last.safetensors");
     for (size_t bytes = 0; bytes < last.bytes; bytes += last.bytes / 7) {
         write_file(folder, "last.safetensors", last.data, bytes);
@@ -425,7 +425,7 @@ static void test_falls_back(void **state)
         assert_int_not_equal(access(in_folder("last.safetensors"), F_OK), 0); /* set aside */
     }
     /* Saving again keeps the good previous one. */
-    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
     assert_int_equal(unlink(in_folder("last.safetensors")), 0);
     assert_ok(checkpoint_load(folder, model, &s.settings, &loaded, &found, changed));
     assert_int_equal(loaded.step, 7);
@@ -443,7 +443,7 @@ static void test_other_net_or_settings(void **state)
     checkpoint_settings expected = s.settings;
     checkpoint_found found;
     char changed[CHECKPOINT_CHANGED_BYTES];
-    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(checkpoint_save(folder, a, &s, NULL));
     assert_status(checkpoint_load(folder, b, &expected, &loaded, &found, changed), COMET_ERROR_CORRUPT);
     assert_non_null(strstr(comet_last_error(), "conv2.weight is 16 x 8 x 3 x 3 there, 12 x 8 x 3 x 3"));
     expected.batch = 5;
@@ -463,12 +463,12 @@ static void test_not_finite(void **state)
     comet_model *model = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD);
     const checkpoint_state s = some_state();
     comet_tensor_info info = {.size = sizeof info};
-    assert_ok(checkpoint_save(folder, model, &s));
+    assert_ok(checkpoint_save(folder, model, &s, NULL));
     const blob before = read_file(folder, "last.safetensors");
     float *x = tensor(model, 0, &info);
     x[3] = NAN;
     assert_ok(comet_model_tensor_write(model, 0, x));
-    assert_status(checkpoint_save(folder, model, &s), COMET_ERROR_DIVERGED);
+    assert_status(checkpoint_save(folder, model, &s, NULL), COMET_ERROR_DIVERGED);
     assert_non_null(strstr(comet_last_error(), "element 3 of conv1.weight"));
     const blob after = read_file(folder, "last.safetensors");
     assert_true(blobs_equal(before, after));
@@ -549,7 +549,7 @@ static void test_weights_files(void **state)
     comet_model *c = model_of(TINY_NET, 3, COMET_OPTIMISER_SGD);
     assert_ok(comet_weights_load(c, weights));
     check_same(a, c, false);
-    assert_ok(checkpoint_save(folder, a, &s)); /* a checkpoint is a weights file too */
+    assert_ok(checkpoint_save(folder, a, &s, NULL)); /* a checkpoint is a weights file too */
     assert_ok(comet_weights_load(b, in_folder("last.safetensors")));
     assert_ok(comet_weights_export(in_folder("last.safetensors"), exported));
     const blob x = read_file(folder, "w.safetensors"), y = read_file(folder, "e.safetensors");
@@ -576,7 +576,7 @@ static void test_describe(void **state)
     s.settings.accumulate = 3;
     s.settings.compress = 1;
     s.settings.noise = 0.01;
-    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(checkpoint_save(folder, a, &s, NULL));
     assert_ok(comet_checkpoint_describe(folder, &info));
     assert_true(info.step == 7 && info.epoch == 2 && info.batch_in_epoch == 3 && info.batch == 4 && info.accumulate == 3);
     assert_true(info.seed == UINT64_MAX - 1 && info.optimiser == COMET_OPTIMISER_ADAMW && info.rate == 0.1);
@@ -584,7 +584,7 @@ static void test_describe(void **state)
     assert_string_equal(info.net, "tiny");
     s.step = 8;
     s.best_top1 = 0.25;
-    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(checkpoint_save(folder, a, &s, NULL));
     assert_int_equal(truncate(in_folder("last.safetensors"), 100), 0);
     assert_ok(comet_checkpoint_describe(folder, &info));
     assert_true(info.previous && info.step == 7 && isnan(info.best_top1));

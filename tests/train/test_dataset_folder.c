@@ -163,7 +163,7 @@ static void test_random_crops_lie_inside(void **state)
         double least = 1, most = 0;
         for (uint32_t trial = 0; trial < 2000; trial++) {
             comet_random random = comet_random_start(5, COMET_STREAM_AUGMENT, 0, trial);
-            const crop_rule rule = {&random, 224};
+            const crop_rule rule = {.random = &random, .side = 224};
             const box b = crop_choose(&rule, sizes[i][0], sizes[i][1]);
             assert_true(b.x >= 0 && b.y >= 0 && b.width >= 1 && b.height >= 1 && b.x + b.width <= w && b.y + b.height <= h);
             least = fmin(least, b.width * b.height / (w * h));
@@ -296,7 +296,7 @@ static void test_damaged_pictures(void **state)
             if (!cut)
                 b.data[rng_below(&r, b.bytes)] ^= (uint8_t)(1u << rng_below(&r, 8));
             const picture_request request = {
-                .name = "name.jpg", .file = b.data, .bytes = b.bytes, .crop = {NULL, 16}, .pixels = &pixels};
+                .name = "name.jpg", .file = b.data, .bytes = b.bytes, .crop = {.side = 16}, .pixels = &pixels};
             picture p;
             const comet_status status = picture_decode(&p, &request);
             if (status == COMET_OK)
@@ -328,7 +328,7 @@ static void test_jpeg_scans_are_limited(void **state)
         for (int more = 0; more < 2; more++) {
             blob b = jpeg_bytes_of_scans(&flat, cases[i].most + more);
             const picture_request request = {
-                .name = "name.jpg", .file = b.data, .bytes = b.bytes, .crop = {NULL, 16}, .pixels = &pixels};
+                .name = "name.jpg", .file = b.data, .bytes = b.bytes, .crop = {.side = 16}, .pixels = &pixels};
             picture p;
             assert_status(picture_decode(&p, &request), more ? COMET_ERROR_CORRUPT : COMET_OK);
             if (more)
@@ -354,7 +354,7 @@ static long peak_of_decoding(blob b)
     if (child == 0) {
         comet_buffer pixels = {NULL, 0};
         const picture_request request = {
-            .name = "name.png", .file = b.data, .bytes = b.bytes, .crop = {NULL, 16}, .pixels = &pixels};
+            .name = "name.png", .file = b.data, .bytes = b.bytes, .crop = {.side = 16}, .pixels = &pixels};
         picture p;
         _exit(picture_decode(&p, &request) == COMET_OK ? 0 : 1);
     }

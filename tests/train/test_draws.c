@@ -144,7 +144,7 @@ static void test_crops_reach_every_edge_alike(void **state)
         edges columns = {0}, rows = {0};
         for (uint32_t trial = 0; trial < N; trial++) {
             comet_random random = comet_random_start(5, COMET_STREAM_AUGMENT, i, trial);
-            const crop_rule rule = {&random, 224};
+            const crop_rule rule = {.random = &random, .side = 224};
             const box b = crop_choose(&rule, sizes[i][0], sizes[i][1]);
             count_edges(&columns, b.x, b.width, sizes[i][0]);
             count_edges(&rows, b.y, b.height, sizes[i][1]);
@@ -163,7 +163,7 @@ static void test_crops_have_the_sizes_of_the_rule(void **state)
     const double spread = log(4.0 / 3);
     for (uint32_t trial = 0; trial < N; trial++) {
         comet_random random = comet_random_start(6, COMET_STREAM_AUGMENT, 0, trial);
-        const crop_rule rule = {&random, 224};
+        const crop_rule rule = {.random = &random, .side = 224};
         const box b = crop_choose(&rule, SIDE, SIDE);
         const double share = b.width * b.height / (SIDE * SIDE);
         if (share > 0.75)
@@ -189,7 +189,7 @@ static void test_shrunk_pictures_have_enough_pixels(void **state)
     unsigned n_shrunk = 0;
     for (uint32_t trial = 0; trial < 400; trial++) {
         comet_random random = comet_random_start(4, COMET_STREAM_AUGMENT, 0, trial), again = random;
-        const box b = crop_choose(&(const crop_rule){&again, SIDE}, rise.width, rise.height);
+        const box b = crop_choose(&(const crop_rule){.random = &again, .side = SIDE}, rise.width, rise.height);
         const picture_request request = {
             .name = "p.jpg", .file = file.data, .bytes = file.bytes, .crop = {&random, SIDE}, .pixels = &pixels};
         picture p;

@@ -42,6 +42,6 @@ box crop_choose(const crop_rule *rule, uint32_t width, uint32_t height)
     if (rule->random)
         return random_box(rule->random, width, height);
     const double resized = floor(rule->side * 256.0 / 224.0), shorter = width < height ? width : height;
-    const double side = shorter * rule->side / resized;
+    const double side = rule->no_margin ? shorter : shorter * rule->side / resized;
     return middle(width, height, side, side);
 }

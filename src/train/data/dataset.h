@@ -37,11 +37,19 @@ typedef struct dataset_source {
     void (*close)(comet_dataset *d);
 } dataset_source;
 
+/* What becomes of the values of an image, augmentation apart: (value - mean) / deviation, channel by channel. */
+typedef struct preparation_rule {
+    const double *means, *deviations; /* info.channels of each, the source's own; of bytes / 255 where is_bytes is set */
+    bool is_bytes;                    /* values are bytes: 0 is black, 255 white */
+    bool has_margin;                  /* pictures are scaled to 256 / 224 of the side before the middle is taken */
+} preparation_rule;
+
 struct comet_dataset {
     const dataset_source *source;
     comet_dataset_params params;
     comet_dataset_info info;
     const char *const *class_names; /* info.n_classes of them, or NULL */
+    preparation_rule preparation;   /* set by the source's open */
     uint64_t bytes;                 /* memory held or mapped */
     uint64_t mapped;                /* of them, in mapped files */
     void *state;                    /* the source's own */

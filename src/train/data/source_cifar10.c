@@ -90,6 +90,7 @@ static comet_status cifar10_open(comet_dataset *d, const char *where)
     d->info.height = d->info.width = SIDE;
     d->info.n_classes = N_CLASSES;
     d->class_names = class_names;
+    d->preparation = (preparation_rule){.means = means, .deviations = stds, .is_bytes = true};
     d->bytes = sizeof *c;
     for (int i = 0; i < N_CHANNELS; i++)
         c->tables[i] = byte_table_make(means[i], stds[i]);

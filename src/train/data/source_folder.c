@@ -252,6 +252,7 @@ static comet_status folder_open(comet_dataset *d, const char *where)
     d->info.height = d->info.width = d->params.image > 0 ? d->params.image : DEFAULT_SIDE;
     d->info.crops = true;
     d->class_names = (const char *const *)f->classes;
+    d->preparation = (preparation_rule){.means = means, .deviations = stds, .is_bytes = true, .has_margin = true};
     d->bytes = sizeof *f + f->names_room + f->entry_room * sizeof *f->entries;
     return status;
 }

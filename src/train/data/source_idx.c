@@ -39,6 +39,7 @@ typedef struct idx_file {
 typedef struct idx {
     idx_file images, labels;
     byte_table table;
+    double mean, deviation; /* of the training images' bytes / 255 */
 } idx;
 
 static uint32_t big_endian(const uint8_t *p)
@@ -194,19 +195,21 @@ static uint32_t count_classes(const idx_file *labels)
     return highest + 1;
 }
 
-static byte_table normalise_by(const idx_file *images)
+/* Sets x->mean and x->deviation to those of x->images. */
+static void measure(idx *x)
 {
+    const idx_file *images = &x->images;
     uint64_t counts[256] = {0};
     double sum = 0, squares = 0;
     for (uint64_t i = 0; i < images->bytes; i++)
         counts[images->data[i]]++;
     for (int v = 0; v < 256; v++)
         sum += (double)counts[v] * (v / 255.0);
-    const double mean = sum / (double)images->bytes;
+    const double mean = x->mean = sum / (double)images->bytes;
     for (int v = 0; v < 256; v++)
         squares += (double)counts[v] * (v / 255.0 - mean) * (v / 255.0 - mean);
     const double std = sqrt(squares / (double)images->bytes);
-    return byte_table_make(mean, std > 0 ? std : 1);
+    x->deviation = std > 0 ? std : 1;
 }
 
 /* Opening the test part needs the training part, too, for its classes and statistics. */
@@ -239,7 +242,9 @@ static comet_status idx_open(comet_dataset *d, const char *where)
     const uint32_t n_classes = count_classes(&x->labels);
     status = check_labels(&x->images, &x->labels, n_classes);
     if (status == COMET_OK) {
-        x->table = normalise_by(&x->images);
+        measure(x);
+        x->table = byte_table_make(x->mean, x->deviation);
+        d->preparation = (preparation_rule){.means = &x->mean, .deviations = &x->deviation, .is_bytes = true};
         if (d->params.split == COMET_SPLIT_TEST)
             status = open_test(x, where, n_classes);
     }

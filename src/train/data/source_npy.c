@@ -64,7 +64,9 @@ typedef struct npy {
     char *places; /* the spec, cut into paths */
     array x, y;   /* of the split that was opened */
     part images;
-    float *mean, *inverse; /* per channel; inverse of the standard deviation */
+    float *mean, *inverse;      /* per channel; inverse of the standard deviation */
+    double *means, *deviations; /* the same for dataset.h, of values / 255 where they are bytes */
+    bool is_bytes;
 } npy;
 
 /* ---- arrays ---- */
@@ -289,13 +291,20 @@ static comet_status find_normalisation(npy *a, const array *x, const part *image
     moments *channels = storage_new(n_channels, sizeof *channels);
     a->mean = storage_new(n_channels, sizeof *a->mean);
     a->inverse = storage_new(n_channels, sizeof *a->inverse);
-    comet_status status = channels && a->mean && a->inverse ? COMET_OK : COMET_ERROR_MEMORY;
+    a->means = storage_new(n_channels, sizeof *a->means);
+    a->deviations = storage_new(n_channels, sizeof *a->deviations);
+    const bool have_all = channels && a->mean && a->inverse && a->means && a->deviations;
+    a->is_bytes = x->type->type == TYPE_U8;
+    const double unit = a->is_bytes ? 255 : 1;
+    comet_status status = have_all ? COMET_OK : COMET_ERROR_MEMORY;
     if (status == COMET_OK)
         status = measure(x, images, channels);
     for (uint64_t c = 0; status == COMET_OK && c < n_channels; c++) {
         const double std = sqrt(channels[c].squares / channels[c].n);
         a->mean[c] = (float)channels[c].mean;
         a->inverse[c] = std > 1e-30 ? (float)(1 / std) : 1.0f;
+        a->means[c] = (double)a->mean[c] / unit;
+        a->deviations[c] = 1 / (double)a->inverse[c] / unit;
     }
     free(channels);
     return status;
@@ -386,6 +395,7 @@ static comet_status npy_open(comet_dataset *d, const char *where)
     d->info.n_classes = count_classes(&a->y);
     status = open_split(a, &d->params, n_paths == 4 ? paths + 2 : NULL, d->info.n_classes);
     d->info.n_images = a->images.n;
+    d->preparation = (preparation_rule){.means = a->means, .deviations = a->deviations, .is_bytes = a->is_bytes};
     d->mapped = a->x.file.bytes + a->y.file.bytes;
     d->bytes = sizeof *a + a->x.file.bytes + a->y.file.bytes + (a->images.list ? a->images.n * sizeof *a->images.list : 0);
     return status;
@@ -429,6 +439,8 @@ static void npy_close(comet_dataset *d)
     free(a->images.list);
     free(a->mean);
     free(a->inverse);
+    free(a->means);
+    free(a->deviations);
     free(a->places);
     free(a);
 }

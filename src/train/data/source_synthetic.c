@@ -236,9 +236,15 @@ static comet_status check_limits(const comet_dataset_info *info)
     return COMET_OK;
 }
 
+/* As write_pixel does. */
+static const double means[MAX_CHANNELS] = {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5};
+static const double deviations[MAX_CHANNELS] = {0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25,
+                                                0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25};
+
 static comet_status synthetic_open(comet_dataset *d, const char *where)
 {
     (void)where;
+    d->preparation = (preparation_rule){.means = means, .deviations = deviations, .is_bytes = true};
     const comet_dataset_params *p = &d->params;
     d->info.n_images = p->n_images > 0 ? p->n_images : p->split == COMET_SPLIT_TEST ? 10000 : 50000;
     d->info.channels = p->channels > 0 ? p->channels : 3;

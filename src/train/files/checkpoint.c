@@ -17,11 +17,12 @@
 #include "base/status.h"
 #include "base/temporary.h"
 #include "train/assess/state.h"
+#include "train/files/bounds_text.h"
 #include "train/files/weights.h"
 #include "train/graph/conv_choices.h"
 #include "train/graph/staging.h"
 
-enum { FORMAT = 2, STATE_BYTES = 4096, NUMBER_BYTES = 26 };
+enum { FORMAT = 2, STATE_BYTES = 4096 };
 
 /* ---- the state as JSON ---- */
 
@@ -177,59 +178,6 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
     return status;
 }
 
-/* ---- bounds as text: numbers with 17 digits, one space between them ---- */
-
-/* In *text, for free(); NULL where the model has none. */
-static comet_status bounds_print(const comet_model *model, char **text)
-{
-    const size_t n = model_state_n(model);
-    *text = NULL;
-    if (n == 0)
-        return COMET_OK;
-    double *numbers = malloc(n * sizeof *numbers);
-    char *made = malloc(n * NUMBER_BYTES);
-    if (!numbers || !made) {
-        free(numbers);
-        free(made);
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu numbers of the bounds", n);
-    }
-    model_state_export(model, numbers);
-    for (size_t i = 0, at = 0; i < n; i++)
-        at += (size_t)snprintf(made + at, NUMBER_BYTES, "%s%.17g", i > 0 ? " " : "", numbers[i]);
-    free(numbers);
-    *text = made;
-    return COMET_OK;
-}
-
-/* The numbers of a file, for free(); NULL and 0 where it has none. */
-static comet_status bounds_parse(const char *path, const char *text, double **numbers, size_t *n)
-{
-    *numbers = NULL;
-    *n = 0;
-    if (!text)
-        return COMET_OK;
-    size_t most = 1;
-    for (const char *at = text; *at != '\0'; at++)
-        most += *at == ' ';
-    double *read = malloc(most * sizeof *read);
-    if (!read)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu numbers of the bounds", most);
-    const char *at = text;
-    for (size_t i = 0; i < most; i++) {
-        char *end = NULL;
-        const bool begins = (*at >= '0' && *at <= '9') || *at == '-';
-        read[i] = begins ? strtod(at, &end) : 0;
-        if (!begins || end == at || *end != (i + 1 < most ? ' ' : '\0') || !isfinite(read[i])) {
-            free(read);
-            return comet_fail(COMET_ERROR_CORRUPT, "%s: number %zu of its bounds cannot be read", path, i + 1);
-        }
-        at = end + 1;
-    }
-    *numbers = read;
-    *n = most;
-    return COMET_OK;
-}
-
 /* ---- saving ---- */
 
 /* FOLDER/NAME in *path, for free(). */
@@ -243,8 +191,25 @@ static comet_status path_in(const char *folder, const char *name, char **path)
     return COMET_OK;
 }
 
+static const char *classes_of(const checkpoint_data *data)
+{
+    return data ? data->classes : NULL;
+}
+
+static const char *input_of(const checkpoint_data *data)
+{
+    return data ? data->input : NULL;
+}
+
+/* Adds a pair unless it has no text. */
+static void add_pair(safetensors_pair *pairs, size_t *n, const char *key, const char *text)
+{
+    if (text)
+        pairs[(*n)++] = (safetensors_pair){key, text};
+}
+
 static comet_status save_model(const char *path, const char *keep, const comet_model *model, const checkpoint_state *state,
-                               bool optimiser)
+                               const checkpoint_data *data, bool optimiser)
 {
     weights_list list = {0};
     const char *choices = conv_choices_of(model);
@@ -256,12 +221,12 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         status = comet_net_write(comet_model_net(model), &net);
     if (status == COMET_OK) {
         state_print(state, json);
-        safetensors_pair metadata[5] = {{"format", "pt"}, {"comet", json}, {"net", net}};
+        safetensors_pair metadata[7] = {{"format", "pt"}, {"comet", json}, {"net", net}};
         size_t n_metadata = 3;
-        if (bounds)
-            metadata[n_metadata++] = (safetensors_pair){"bounds", bounds};
-        if (choices)
-            metadata[n_metadata++] = (safetensors_pair){"convolutions", choices};
+        add_pair(metadata, &n_metadata, "classes", classes_of(data));
+        add_pair(metadata, &n_metadata, "input", input_of(data));
+        add_pair(metadata, &n_metadata, "bounds", bounds);
+        add_pair(metadata, &n_metadata, "convolutions", choices);
         list.finite_only = true;
         list.staging = model_staging_begin(model, &list.staging_bytes);
         status = weights_list_save(&list, path, keep, metadata, n_metadata);
@@ -274,11 +239,18 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
 }
 
 /* Writes the file for people; a failure here is not a failure of the checkpoint. */
-static void save_readable(const char *folder, const comet_model *model, const checkpoint_state *state)
+static void save_readable(const char *folder, const comet_model *model, const checkpoint_state *state,
+                          const checkpoint_data *data)
 {
     char *path = NULL, json[STATE_BYTES];
-    const char *choices = conv_choices_of(model);
-    const char *parts[] = {json, choices ? ",\"convolution_choices\":\"" : "", choices ? choices : "",
+    const char *choices = conv_choices_of(model), *classes = classes_of(data), *input = input_of(data);
+    const char *parts[] = {json,
+                           classes ? ",\"classes\":" : "",
+                           classes ? classes : "",
+                           input ? ",\"input\":" : "",
+                           input ? input : "",
+                           choices ? ",\"convolution_choices\":\"" : "",
+                           choices ? choices : "",
                            choices ? "\"}\n" : "}\n"};
     atomic_file file;
     if (path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
@@ -294,39 +266,43 @@ static void save_readable(const char *folder, const comet_model *model, const ch
     free(path);
 }
 
-static comet_status save_last(const char *folder, const char *keep, const comet_model *model, const checkpoint_state *state)
+static comet_status save_last(const char *folder, const char *keep, const comet_model *model, const checkpoint_state *state,
+                              const checkpoint_data *data)
 {
     char *last = NULL;
     comet_status status = path_in(folder, "last.safetensors", &last);
     if (status == COMET_OK)
-        status = save_model(last, keep, model, state, true);
+        status = save_model(last, keep, model, state, data, true);
     if (status == COMET_OK)
-        save_readable(folder, model, state);
+        save_readable(folder, model, state, data);
     free(last);
     return status;
 }
 
-comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state)
+comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state,
+                             const checkpoint_data *data)
 {
     char *previous = NULL;
     comet_status status = path_in(folder, "previous.safetensors", &previous);
     if (status == COMET_OK)
-        status = save_last(folder, previous, model, state);
+        status = save_last(folder, previous, model, state, data);
     free(previous);
     return status;
 }
 
-comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state)
+comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state,
+                                   const checkpoint_data *data)
 {
-    return save_last(folder, NULL, model, state);
+    return save_last(folder, NULL, model, state, data);
 }
 
-comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state)
+comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state,
+                                  const checkpoint_data *data)
 {
     char *best = NULL;
     comet_status status = path_in(folder, "best.safetensors", &best);
     if (status == COMET_OK)
-        status = save_model(best, NULL, model, state, false);
+        status = save_model(best, NULL, model, state, data, false);
     free(best);
     return status;
 }

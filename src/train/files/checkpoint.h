@@ -2,11 +2,11 @@
  * Checkpoints of a run: everything that going on with the same bits needs, in one file whose rename is the commit.
  *
  *   DIR/last.safetensors       the newest: weights, statistics, optimiser; the state below as JSON in the metadata key "comet",
- *                              the net's text in "net", adaptive bounds in "bounds" (assess/state.h) as numbers in text
- *   DIR/previous.safetensors   the one before, used where the newest is damaged
- *   DIR/best.safetensors       weights and statistics with the best top-1
- *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
- *   DIR/state.json             the state again, for people; never read here
+ *                              the net's text in "net", names of classes in "classes" (class_names.h), how images are
+ *                              prepared in "input" (data/preparation.h), adaptive bounds in "bounds" (assess/state.h) as
+ * numbers in text DIR/previous.safetensors   the one before, used where the newest is damaged DIR/best.safetensors weights and
+ * statistics with the best top-1 DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous
+ * one was used DIR/state.json             the state again, for people; never read here
  *
  * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is the
  * whole state of data order and random numbers. Checkpoints are written after an update only: unfinished gradients are never
@@ -45,11 +45,21 @@ typedef struct checkpoint_state {
     checkpoint_settings settings;
 } checkpoint_state;
 
+/* What a checkpoint says of the data, for programs that use its weights: JSON texts, or NULL. The
+ * functions take NULL for one without any. */
+typedef struct checkpoint_data {
+    const char *classes; /* files/class_names.h */
+    const char *input;   /* data/preparation.h */
+} checkpoint_data;
+
 /* Writes `last` and state.json, or fails and leaves what was there. Weights that are not finite are not written. */
-comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state);
+comet_status checkpoint_save(const char *folder, const comet_model *model, const checkpoint_state *state,
+                             const checkpoint_data *data);
 /* Once more for the same step: replaces `last` and leaves `previous`. */
-comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state);
-comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state);
+comet_status checkpoint_save_again(const char *folder, const comet_model *model, const checkpoint_state *state,
+                                   const checkpoint_data *data);
+comet_status checkpoint_save_best(const char *folder, const comet_model *model, const checkpoint_state *state,
+                                  const checkpoint_data *data);
 
 typedef enum checkpoint_found {
     CHECKPOINT_NONE, /* the folder has none: nothing was loaded */

@@ -404,14 +404,20 @@ comet_status comet_weights_export(const char *checkpoint, const char *path)
     if (status == COMET_OK)
         status = choose_exports(&job, checkpoint);
     if (status == COMET_OK) {
-        const char *net = safetensors_metadata(job.file, "net");
-        const safetensors_pair metadata[] = {{"format", "pt"}, {"net", net}};
+        static const char *const kept[] = {"net", "classes", "input"};
+        safetensors_pair metadata[4] = {{"format", "pt"}};
+        size_t n_metadata = 1;
+        for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+            const char *text = safetensors_metadata(job.file, kept[i]);
+            if (text)
+                metadata[n_metadata++] = (safetensors_pair){kept[i], text};
+        }
         const safetensors_source source = {.user = &job,
                                            .n_tensors = job.n,
                                            .describe = describe_export,
                                            .fill = fill_export,
                                            .metadata = metadata,
-                                           .n_metadata = net ? 2 : 1};
+                                           .n_metadata = n_metadata};
         status = ends_with(path, ".pt") ? torch_file_save(path, &source) : safetensors_save(path, NULL, &source);
     }
     free(job.tensors);

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/describe.h"
@@ -340,6 +341,8 @@ comet_status comet_train_run(const comet_train_params *params, comet_train_resul
 done:
     comet_loader_destroy(t.loader);
     comet_model_destroy(t.model);
+    free(t.classes);
+    free(t.input);
     checkpoint_unlock(t.lock);
     return status;
 }

@@ -18,8 +18,10 @@ typedef struct trainer {
     int lock; /* of the folder of checkpoints */
     uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps, n_epochs;
     checkpoint_state state;
-    bool saved;          /* is there a checkpoint? */
-    uint64_t saved_step; /* of the newest */
+    checkpoint_data data;
+    char *classes, *input; /* what `data` points to */
+    bool saved;            /* is there a checkpoint? */
+    uint64_t saved_step;   /* of the newest */
     /* this process alone */
     double began, train_seconds;
     uint64_t n_images, n_skipped_told, test_bytes;

@@ -10,7 +10,8 @@
 #include "train/assess/assess.h"
 #include "train/backend/backend.h"
 #include "train/backend/parallel.h"
-#include "train/data/dataset.h"
+#include "train/data/preparation.h"
+#include "train/files/class_names.h"
 #include "train/graph/conv_choices.h"
 #include "train/math/optimiser.h"
 #include "train/math/schedule.h"
@@ -192,6 +193,16 @@ static comet_status load_weights(trainer *t)
     return status;
 }
 
+/* What checkpoints say of the data. */
+static comet_status describe_data(trainer *t)
+{
+    comet_status status = class_names_print(t->p->train_data, &t->classes);
+    if (status == COMET_OK)
+        status = preparation_print(t->p->train_data, &t->input);
+    t->data = (checkpoint_data){.classes = t->classes, .input = t->input};
+    return status;
+}
+
 static comet_status load_start(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
@@ -201,6 +212,8 @@ static comet_status load_start(trainer *t)
     comet_status status = net_hash(t->p->net, &t->state.settings.net);
     if (status == COMET_OK && t->p->out)
         status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
+    if (status == COMET_OK && t->p->out)
+        status = describe_data(t);
     if (status == COMET_OK && t->p->resume)
         status = resume(t, &found);
     if (status == COMET_OK && t->p->resume && found == CHECKPOINT_NONE)

@@ -99,8 +99,8 @@ void trainer_save(trainer *t)
 {
     if (!t->p->out)
         return;
-    const comet_status status =
-        is_saved(t) ? checkpoint_save_again(t->p->out, t->model, &t->state) : checkpoint_save(t->p->out, t->model, &t->state);
+    const comet_status status = is_saved(t) ? checkpoint_save_again(t->p->out, t->model, &t->state, &t->data)
+                                            : checkpoint_save(t->p->out, t->model, &t->state, &t->data);
     if (status == COMET_OK) {
         t->saved = true;
         t->saved_step = t->state.step;
@@ -117,7 +117,7 @@ void trainer_save_unless_saved(trainer *t)
 void trainer_save_best(const trainer *t)
 {
     if (t->p->out)
-        tell_checkpoint(t, checkpoint_save_best(t->p->out, t->model, &t->state), "best.safetensors");
+        tell_checkpoint(t, checkpoint_save_best(t->p->out, t->model, &t->state, &t->data), "best.safetensors");
 }
 
 void trainer_look_for_early_stop(trainer *t)
