@@ -14,9 +14,9 @@
 #include "training.h"
 #include "verbs.h"
 
-static const verb *const verbs[] = {&verb_train, &verb_eval,     &verb_models,     &verb_export, &verb_import,
-                                    &verb_plan,  &verb_compress, &verb_decompress, &verb_info,   &verb_verify,
-                                    &verb_bench, &verb_generate, &verb_doctor,     &verb_report, &verb_demo};
+static const verb *const verbs[] = {&verb_train,    &verb_eval,     &verb_predict,    &verb_models, &verb_export, &verb_import,
+                                    &verb_plan,     &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,
+                                    &verb_generate, &verb_doctor,   &verb_report,     &verb_demo};
 
 static const verb *find_verb(const char *name)
 {

@@ -59,9 +59,9 @@ cli_exit training_check(void)
     }
 
 /* They stand for the verbs of cli/train, which is not compiled. */
-const verb verb_train = ABSENT("train"), verb_eval = ABSENT("eval"), verb_models = ABSENT("models"),
-           verb_export = ABSENT("export"), verb_import = ABSENT("import"), verb_plan = ABSENT("plan"),
-           verb_bench_train = ABSENT("bench train"), verb_demo_train = ABSENT("demo train");
+const verb verb_train = ABSENT("train"), verb_eval = ABSENT("eval"), verb_predict = ABSENT("predict"),
+           verb_models = ABSENT("models"), verb_export = ABSENT("export"), verb_import = ABSENT("import"),
+           verb_plan = ABSENT("plan"), verb_bench_train = ABSENT("bench train"), verb_demo_train = ABSENT("demo train");
 
 #endif
 

@@ -8,6 +8,7 @@
 extern const verb verb_bench_codec, verb_compress, verb_decompress, verb_info, verb_verify, verb_bench, verb_generate,
     verb_doctor, verb_report, verb_demo, verb_demo_codec;
 /* These need comet::train; in a build without it, training.c defines them with `absent` set. */
-extern const verb verb_train, verb_eval, verb_models, verb_export, verb_import, verb_plan, verb_bench_train, verb_demo_train;
+extern const verb verb_train, verb_eval, verb_predict, verb_models, verb_export, verb_import, verb_plan, verb_bench_train,
+    verb_demo_train;
 
 #endif

@@ -136,7 +136,7 @@ static void on_signal(int number)
     raise(number);
 }
 
-static void guard_pending(const char *path)
+void file_guard(const char *path)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     pending_path = path;
@@ -187,12 +187,12 @@ static cli_exit write_renamed(const char *path, bool force, const piece *pieces,
     if (status != COMET_OK)
         return fail(CLI_FAILED, "%s", comet_last_error());
     char *temporary = strdup(file.temporary);
-    guard_pending(temporary);
+    file_guard(temporary);
     const int error = write_pieces(file.fd, pieces, n_pieces);
     if (error == 0)
         status = force ? atomic_file_commit(&file, NULL) : atomic_file_commit_new(&file);
     atomic_file_abandon(&file);
-    guard_pending(NULL);
+    file_guard(NULL);
     free(temporary);
     if (error != 0)
         return fail_errno(CLI_FAILED, error, path);

@@ -43,4 +43,7 @@ cli_exit file_write(const char *path, bool force, const piece *pieces, size_t n_
 
 bool file_is_standard_stream(const char *path);
 
+/* A temporary file to remove where a signal ends the program, from now on; NULL: none. One at a time. */
+void file_guard(const char *path);
+
 #endif

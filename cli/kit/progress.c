@@ -30,11 +30,18 @@ static struct {
     double started, last; /* 0: none yet */
 } lines;
 
+static bool disabled;
+
+void progress_disable(void)
+{
+    disabled = true;
+}
+
 void progress_begin(const char *label, uint64_t total)
 {
     if (bar.depth++ > 0)
         return;
-    bar.running = isatty(STDERR_FILENO) != 0;
+    bar.running = !disabled && isatty(STDERR_FILENO) != 0;
     bar.label = label;
     bar.total = total;
     bar.started = comet_seconds();
@@ -82,6 +89,8 @@ void progress_text(const char *format, ...)
 {
     char plain[256], text[512];
     va_list arguments;
+    if (disabled)
+        return;
     va_start(arguments, format);
     vsnprintf(plain, sizeof plain, format, arguments);
     va_end(arguments);

@@ -15,6 +15,9 @@ void progress_update(uint64_t done);
  * seconds, and ever more rarely. Needs no progress_begin. */
 void progress_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Nothing is shown from now on. */
+void progress_disable(void);
+
 /* Removes the bar from the screen until the next update, so that a line can be printed. */
 void progress_hide(void);
 void progress_end(void);

@@ -13,6 +13,7 @@
 #undef fail
 
 static const char *current_verb;
+static bool quiet;
 
 static void begin_line(void)
 {
@@ -46,7 +47,29 @@ void say_set_verb(const char *verb)
     current_verb = verb;
 }
 
+void say_set_quiet(void)
+{
+    quiet = true;
+    progress_disable();
+}
+
+bool say_is_quiet(void)
+{
+    return quiet;
+}
+
 void say(const char *format, ...)
+{
+    va_list arguments;
+    if (quiet)
+        return;
+    va_start(arguments, format);
+    begin_line();
+    end_line(format, arguments);
+    va_end(arguments);
+}
+
+void complain(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);

@@ -6,6 +6,8 @@
 #ifndef COMET_CLI_SAY_H
 #define COMET_CLI_SAY_H
 
+#include <stdbool.h>
+
 #include "comet/base.h"
 
 typedef enum cli_exit {
@@ -34,8 +36,15 @@ int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
 /* The verb that later messages begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
 void say_set_verb(const char *verb);
 
-/* One line on stderr after "comet VERB: ", with control characters made visible. */
+/* Errors alone from now on: no notes of `say`, and no progress. */
+void say_set_quiet(void);
+bool say_is_quiet(void);
+
+/* One line on stderr after "comet VERB: ", with control characters made visible; nothing where errors alone are wanted. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);
+
+/* The same for what went wrong though the work goes on, such as a file that is skipped: said in any case. */
+void complain(const char *format, ...) SAY_FORMAT(1, 2);
 
 /* Prints the reason and returns `code`; for CLI_USAGE a second line points to the help. */
 cli_exit fail(cli_exit code, const char *format, ...) SAY_FORMAT(2, 3);

@@ -58,3 +58,11 @@ char *text_printable(const char *text, char *to, size_t to_bytes)
     to[n] = '\0';
     return to;
 }
+
+size_t text_columns(const char *text)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}

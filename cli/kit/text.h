@@ -19,4 +19,7 @@ bool text_take_item(const char **at, char *item, size_t item_bytes);
 enum { PRINTABLE_BYTES = 4 * 4096 + 1 }; /* for any path */
 char *text_printable(const char *text, char *to, size_t to_bytes);
 
+/* Characters of a text in UTF-8: the columns that it takes on a terminal where each character has one. */
+size_t text_columns(const char *text);
+
 #endif

@@ -3,9 +3,9 @@
 
 verbs="compress decompress info verify bench generate doctor report demo"
 if has_training; then
-    verbs="$verbs models train eval export import plan"
+    verbs="$verbs models train eval predict export import plan"
 else
-    echo "skipped, since this build has no training: the pages of models, train, eval, export, import, plan, bench train and demo train"
+    echo "skipped, since this build has no training: the pages of models, train, eval, predict, export, import, plan, bench train and demo train"
 fi
 run 0 --version
 out_has '^comet [0-9]*\.[0-9]*\.[0-9]*$'
