@@ -5,9 +5,12 @@
 #include <stdlib.h>
 
 #include "comet/base.h"
+#include "kit/file_io.h"
 #include "kit/json_out.h"
+#include "kit/out_stream.h"
 #include "kit/progress.h"
 #include "kit/text.h"
+#include "train/class_table.h"
 #include "train/figures.h"
 #include "train/train_setup.h"
 #include "verbs.h"
@@ -16,7 +19,8 @@ typedef struct eval_args {
     net_args net;
     data_args data;
     uint64_t batch, n_threads, loader_threads;
-    bool last, train_part, json;
+    bool last, train_part, json, per_class, confusion, force;
+    const char *output;
 } eval_args;
 
 #define AT(field) offsetof(eval_args, field)
@@ -26,6 +30,10 @@ static const option options[] = {
     OPTION_IMAGES(eval_args),
     OPTION_STRICT(eval_args),
     {0, "train-part", NULL, set_flag, AT(train_part), "score the training part, without augmentation (default: the test part)"},
+    {0, "per-class", NULL, set_flag, AT(per_class), "for each class: images, top-1, and what it was most often taken for"},
+    {0, "confusion", NULL, set_flag, AT(confusion), "the confusion matrix: how often each class was taken for each other"},
+    OPTION_OUTPUT(eval_args, "write the table or the matrix to FILE as CSV, or everything with --json"),
+    OPTION_FORCE(eval_args),
     {0, "last", NULL, set_flag, AT(last), "take the last checkpoint of a run folder (default: the best)"},
     OPTION_MODEL(eval_args),
     OPTION_NET(eval_args),
@@ -42,32 +50,66 @@ typedef struct totals {
     double loss, seconds;
 } totals;
 
-static comet_status score_all(comet_model *model, comet_loader *loader, totals *t)
+static void show_progress(const totals *t, uint64_t n_images, double seconds)
+{
+    const double speed = (double)t->n / seconds, left = (double)(n_images - t->n) / speed;
+    progress_text("evaluating %" PRIu64 "/%" PRIu64 "  top-1 %.2f %%  %.4g images/s  %d:%02d left", t->n, n_images,
+                  100 * (double)t->n_top1 / (double)t->n, speed, (int)(left / 60), (int)fmod(left, 60));
+}
+
+static comet_status score_all(comet_model *model, comet_loader *loader, uint64_t n_images, totals *t, class_table *table)
 {
     const double began = comet_seconds();
     comet_status status = COMET_OK;
-    progress_begin("evaluating", comet_loader_batches(loader));
-    for (uint64_t i = 0; status == COMET_OK; i++) {
+    while (status == COMET_OK) {
         comet_batch batch;
         comet_scores scores = {0};
         bool end = false;
-        progress_update(i);
         status = comet_loader_next(loader, &batch, &end);
         if (status != COMET_OK || end)
             break;
         status = comet_model_evaluate(model, batch.images, batch.labels, batch.n_valid, &scores);
+        if (status == COMET_OK && table->counts)
+            class_table_count(table, &batch, comet_model_outputs(model));
         comet_loader_release(loader, &batch);
+        if (status != COMET_OK)
+            break;
         t->loss += scores.loss * scores.n_valid;
         t->n += scores.n_valid;
         t->n_top1 += scores.n_top1;
         t->n_top5 += scores.n_top5;
+        show_progress(t, n_images, comet_seconds() - began);
     }
-    progress_end();
+    progress_hide();
     t->seconds = comet_seconds() - began;
     return status;
 }
 
-static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, const comet_loader_stats *stats)
+/* The table or the matrix as CSV. */
+static cli_exit write_csv(const eval_args *args, const class_table *table)
+{
+    out_stream out;
+    const cli_exit code = out_open(&out, args->output, args->force);
+    if (code != CLI_OK)
+        return code;
+    (args->per_class ? class_table_csv : matrix_csv)(table, out.stream);
+    return out_close(&out, CLI_OK);
+}
+
+static cli_exit write_json(const eval_args *args, json *j)
+{
+    out_stream out;
+    cli_exit code = out_open(&out, args->output, args->force);
+    if (code != CLI_OK) {
+        cJSON_Delete(j->root);
+        return code;
+    }
+    code = json_write(j, out.stream);
+    return out_close(&out, code);
+}
+
+static cli_exit print_totals(const eval_args *args, const char *path, const totals *t, const comet_loader_stats *stats,
+                             const class_table *table)
 {
     const double n = t->n > 0 ? (double)t->n : 1;
     char shown[PRINTABLE_BYTES];
@@ -77,6 +119,12 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
                100 * (double)t->n_top5 / n, n / t->seconds);
         if (stats->n_skipped > 0)
             printf("skipped   %" PRIu64 " broken images\n", stats->n_skipped);
+        if (args->output)
+            return write_csv(args, table);
+        if (args->per_class)
+            class_table_print(table, stdout);
+        if (args->confusion)
+            matrix_print(table, stdout);
         return CLI_OK;
     }
     json j = json_begin();
@@ -88,7 +136,11 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
     json_add_double(&j, "images_per_s", n / t->seconds);
     json_add_u64(&j, "skipped_images", stats->n_skipped);
     json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
-    return json_print(&j);
+    if (args->per_class)
+        class_table_json(table, &j);
+    if (args->confusion)
+        matrix_json(table, &j);
+    return write_json(args, &j);
 }
 
 /* With a loss that is not finite the other scores mean nothing. */
@@ -102,13 +154,14 @@ static cli_exit check_loss(const char *path, const totals *t)
                 path);
 }
 
-static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader)
+static cli_exit finish(const eval_args *args, const char *path, const totals *t, const comet_loader *loader,
+                       const class_table *table)
 {
     const comet_loader_stats stats = stats_of(loader);
     if (stats.n_skipped > 0)
         say("%" PRIu64 " broken image%s skipped, the next readable one was scored instead; the first: %s", stats.n_skipped,
             stats.n_skipped == 1 ? "" : "s", stats.first_skipped);
-    const cli_exit code = print_totals(args, path, t, &stats);
+    const cli_exit code = print_totals(args, path, t, &stats, table);
     return code == CLI_OK ? check_loss(path, t) : code;
 }
 
@@ -127,7 +180,7 @@ static comet_status make_model(const eval_args *args, const comet_net *net, cons
     return status;
 }
 
-static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_dataset *data, const char *path)
+static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_dataset *data, const char *path, class_table *table)
 {
     comet_model *model = NULL;
     comet_loader *loader = NULL;
@@ -144,24 +197,46 @@ static cli_exit evaluate(const eval_args *args, const comet_net *net, comet_data
     params.n_threads = (uint32_t)args->loader_threads;
     status = comet_loader_create(&loader, data, &params);
     if (status == COMET_OK)
-        status = score_all(model, loader, &t);
+        status = score_all(model, loader, info_of(data).n_images, &t, table);
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
     if (code == CLI_OK)
-        code = finish(args, path, &t, loader);
+        code = finish(args, path, &t, loader, table);
     comet_loader_destroy(loader);
     comet_model_destroy(model);
     return code;
+}
+
+/* Before the work: what could not be written, and what nobody would read. */
+static cli_exit check_args(const eval_args *args)
+{
+    if (args->output && !args->json && args->per_class == args->confusion)
+        return fail(CLI_USAGE, args->per_class
+                                   ? "-o writes one table as CSV: give --per-class or --confusion, or --json for both"
+                                   : "-o needs --per-class, --confusion or --json");
+    return args->output ? file_check_output(args->output, args->force) : CLI_OK;
+}
+
+static cli_exit check_matrix(const eval_args *args, const comet_dataset *data, uint32_t n_outputs)
+{
+    const uint32_t n = info_of(data).n_classes > n_outputs ? info_of(data).n_classes : n_outputs;
+    if (!args->confusion || args->json || args->output || n <= MATRIX_MOST_SHOWN)
+        return CLI_OK;
+    return fail(CLI_USAGE, "a matrix of %" PRIu32 " classes is too wide to read (%d at most); give -o FILE for CSV, or --json",
+                n, MATRIX_MOST_SHOWN);
 }
 
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const eval_args *args = given;
     char path[4096];
+    class_table table = {0};
     comet_net *net = NULL;
     comet_dataset *data = NULL;
     (void)n_operands;
     const bool named_net = args->net.model || args->net.file;
-    cli_exit code = weights_path(operands[0], args->last, path, sizeof path);
+    cli_exit code = check_args(args);
+    if (code == CLI_OK)
+        code = weights_path(operands[0], args->last, path, sizeof path);
     if (code == CLI_OK)
         code = named_net ? net_open(&args->net, 0, (uint32_t)args->data.image, &net) : net_of_weights(path, &net);
     if (code == CLI_OK) {
@@ -172,8 +247,15 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         const comet_status status = comet_model_check_data(net, data, args->train_part ? "training" : "test");
         code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
     }
+    if (code == CLI_OK) {
+        const uint32_t n_outputs = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
+        code = check_matrix(args, data, n_outputs);
+        if (code == CLI_OK && (args->per_class || args->confusion))
+            code = class_table_make(&table, data, path, n_outputs);
+    }
     if (code == CLI_OK)
-        code = evaluate(args, net, data, path);
+        code = evaluate(args, net, data, path, &table);
+    class_table_free(&table);
     comet_dataset_close(data);
     comet_net_destroy(net);
     return code;
@@ -188,6 +270,7 @@ const verb verb_eval = {
                "name their net; for others give --model or --net.\n",
     .examples = "  comet eval runs/a --data cifar10:DIR\n"
                 "  comet eval weights.safetensors --data fashion --json\n"
+                "  comet eval runs/a --data folder:DIR --per-class --confusion\n"
                 "  comet eval resnet18.safetensors --model resnet18 --data folder:DIR --batch 32\n",
     .operands = (const char *const[]){"RUN or WEIGHTS, what to score,", NULL},
     .options = options,

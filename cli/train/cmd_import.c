@@ -30,7 +30,7 @@ static comet_status convert(const comet_net *net, const char *from, const char *
     if (status == COMET_OK)
         status = comet_weights_load(model, from);
     if (status == COMET_OK)
-        status = comet_weights_save(model, to);
+        status = comet_weights_save_like(model, to, from);
     comet_model_destroy(model);
     return status;
 }

@@ -24,6 +24,8 @@ extern "C" {
 
 /* Weights and running statistics as safetensors, written to a temporary file and renamed. */
 COMET_API comet_status comet_weights_save(const comet_model *model, const char *path);
+/* The same, with the names of classes and the preparation of images that the file `like` carries, if any. */
+COMET_API comet_status comet_weights_save_like(const comet_model *model, const char *path, const char *like);
 
 /* Reads them back, or a file that PyTorch wrote. Every weight must be there with its shape (the sentence names the first that
  * is not), nothing else may; `num_batches_tracked` and the optimiser's part of a checkpoint are ignored. Names may begin with

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/status.h"
-#include "train/files/safetensors.h"
+#include "train/files/tensor_file.h"
 
 static const char replacement[] = "\xEF\xBF\xBD"; /* U+FFFD */
 
@@ -107,7 +107,7 @@ comet_status comet_weights_class_names(const char *path, char ***names, uint32_t
     char **made = NULL;
     uint32_t count = 0;
     size_t bytes = 0;
-    comet_status status = safetensors_open(&file, path);
+    comet_status status = tensor_file_open(&file, path);
     const char *text = status == COMET_OK ? safetensors_metadata(file, "classes") : NULL;
     cJSON *list = text ? cJSON_Parse(text) : NULL;
     if (text && (!cJSON_IsArray(list) || !measure(list, &count, &bytes)))

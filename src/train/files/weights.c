@@ -153,7 +153,24 @@ comet_status weights_list_save(weights_list *list, const char *path, const char 
     return safetensors_save(path, keep, &source);
 }
 
-comet_status comet_weights_save(const comet_model *model, const char *path)
+/* What a file says beside its tensors and is the same in a copy of its weights; `n` pairs are there already. */
+enum { MAX_KEPT = 3 };
+static size_t keep_metadata(const safetensors_file *file, safetensors_pair *pairs, size_t n)
+{
+    static const char *const kept[MAX_KEPT] = {"net", "classes", "input"};
+    for (size_t i = 0; i < MAX_KEPT; i++) {
+        const char *text = safetensors_metadata(file, kept[i]);
+        bool there = text == NULL;
+        for (size_t k = 0; k < n; k++)
+            there = there || strcmp(pairs[k].key, kept[i]) == 0;
+        if (!there)
+            pairs[n++] = (safetensors_pair){kept[i], text};
+    }
+    return n;
+}
+
+/* `like` may be NULL. */
+static comet_status save_weights(const comet_model *model, const char *path, const safetensors_file *like)
 {
     weights_list list;
     char *net = NULL;
@@ -161,11 +178,26 @@ comet_status comet_weights_save(const comet_model *model, const char *path)
     if (status == COMET_OK)
         status = comet_net_write(comet_model_net(model), &net);
     if (status == COMET_OK) {
-        const safetensors_pair metadata[] = {{"format", "pt"}, {"net", net}};
-        status = weights_list_save(&list, path, NULL, metadata, 2);
+        safetensors_pair metadata[2 + MAX_KEPT] = {{"format", "pt"}, {"net", net}};
+        status = weights_list_save(&list, path, NULL, metadata, like ? keep_metadata(like, metadata, 2) : 2);
     }
     comet_text_free(net);
     weights_list_free(&list);
+    return status;
+}
+
+comet_status comet_weights_save(const comet_model *model, const char *path)
+{
+    return save_weights(model, path, NULL);
+}
+
+comet_status comet_weights_save_like(const comet_model *model, const char *path, const char *like)
+{
+    safetensors_file *file = NULL;
+    comet_status status = tensor_file_open(&file, like);
+    if (status == COMET_OK)
+        status = save_weights(model, path, file);
+    safetensors_close(file);
     return status;
 }
 
@@ -404,14 +436,8 @@ comet_status comet_weights_export(const char *checkpoint, const char *path)
     if (status == COMET_OK)
         status = choose_exports(&job, checkpoint);
     if (status == COMET_OK) {
-        static const char *const kept[] = {"net", "classes", "input"};
-        safetensors_pair metadata[4] = {{"format", "pt"}};
-        size_t n_metadata = 1;
-        for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
-            const char *text = safetensors_metadata(job.file, kept[i]);
-            if (text)
-                metadata[n_metadata++] = (safetensors_pair){kept[i], text};
-        }
+        safetensors_pair metadata[1 + MAX_KEPT] = {{"format", "pt"}};
+        const size_t n_metadata = keep_metadata(job.file, metadata, 1);
         const safetensors_source source = {.user = &job,
                                            .n_tensors = job.n,
                                            .describe = describe_export,

@@ -19,7 +19,7 @@
 #include "comet/train.h"
 #include "train/data/image_file.h"
 #include "train/data/storage.h"
-#include "train/files/safetensors.h"
+#include "train/files/tensor_file.h"
 
 enum { MAX_LOADERS = 256, SENTENCE_BYTES = 512, N_SLOTS = 2, DEFAULT_BATCH = 32 };
 
@@ -92,7 +92,7 @@ static comet_status net_of(const char *weights, const comet_net *given, comet_ne
 static comet_status read_input(comet_predictor *p, const char *weights, comet_shape in)
 {
     safetensors_file *file = NULL;
-    comet_status status = safetensors_open(&file, weights);
+    comet_status status = tensor_file_open(&file, weights);
     if (status == COMET_OK)
         status = preparation_parse(&p->input, weights, safetensors_metadata(file, "input"), in.channels, in.height, in.width);
     safetensors_close(file);

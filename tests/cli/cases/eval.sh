@@ -89,3 +89,52 @@ err_has 'takes images of 3 x 16 x 16, the test data has 3 x 20 x 20'
 sed 's/^avg = .*/fc = conv out=4 kernel=1/; /^flat\|^fc = linear/d' tiny.txt >planes.txt
 run 2 eval b --net planes.txt --data synthetic --images 400 --classes 4
 err_has 'gives 4 x 8 x 8 scores, the test data has 4 classes'
+# By class: figures add up to those of all images, in each form.
+run 0 eval b --data synthetic --images 400 -j 1 --per-class --confusion
+out_has '^class  *images  *top-1  *most confused with$'
+awk '/^top-1/ { top1 = $2 } /^images  / { n = $2 } /^class / { rows = 4; next }
+     rows > 0 { rows--; sum += $2; right += $2 * $3 / 100 }
+     /^true class/ { matrix = NR + 1 } matrix && NR > matrix && /^ *[0-9] +[0-9] / { diagonal += $(3 + $1); for (i = 3; i <= NF; i++) all += $i }
+     END { exit !(n == 80 && sum == n && all == n && diagonal - right < 0.01 && right - diagonal < 0.01 && 100 * right / n - top1 < 0.01 && top1 - 100 * right / n < 0.01) }' .out &&
+    pass || fault "the table or the matrix does not add up"
+run 0 eval b --data synthetic --images 400 -j 1 --per-class --confusion --json
+is_json
+out_has '"per_class":\[{"class":null,"label":0,"images":20,'
+out_has '"classes":\[null,null,null,null\],"confusion":\[\[[0-9,]*\],'
+run 0 eval b --data synthetic --images 400 -j 1 --per-class -o classes.csv
+if [ "$(head -1 classes.csv)" = class,images,top1,confused_with,confused ] && [ "$(wc -l <classes.csv)" -eq 5 ]; then pass; else fault "classes.csv is no table"; fi
+run 0 eval b --data synthetic --images 400 -j 1 --confusion -o matrix.csv
+if [ "$(head -1 matrix.csv)" = class,0,1,2,3 ] && [ "$(awk -F, 'NR > 1 { n += $2 + $3 + $4 + $5 } END { print n }' matrix.csv)" -eq 80 ]; then
+    pass
+else
+    fault "matrix.csv does not count 80 images"
+fi
+run 1 eval b --data synthetic --images 400 -j 1 --confusion -o matrix.csv
+err_has 'already exists'
+run 0 eval b --data synthetic --images 400 -j 1 --confusion --per-class --json -o all.json
+out_empty
+has all.json '"confusion":\[\['
+run 2 eval b --data synthetic --images 400 -j 1 --confusion --per-class -o both.csv
+err_has '-o writes one table as CSV'
+run 2 eval b --data synthetic --images 400 -j 1 -o none.csv
+err_has '-o needs --per-class, --confusion or --json'
+sed 's/out=4$/out=21/' tiny.txt >wide21.txt
+run 0 train --net wide21.txt --data synthetic --images 400 --classes 21 --batch 20 --max-steps 2 -j 1 --out wide
+run 2 eval wide --data synthetic --images 400 -j 1 --confusion
+err_has 'a matrix of 21 classes is too wide to read (20 at most)'
+run 0 eval wide --data synthetic --images 400 -j 1 --confusion -o wide.csv
+# Names come with the data, and the weights know them, too: another folder in their place is told.
+picture=iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==
+for class in ant bee cat 'dog, wet'; do
+    mkdir -p "pets/$class"
+    for i in 1 2 3 4 5 6; do echo $picture | base64 -d >"pets/$class/$i.png"; done
+done
+run 0 train --net tiny.txt --data folder:pets --batch 4 --epochs 1 -j 1 --out pets_run
+run 0 eval pets_run --data folder:pets --train-part -j 1 --per-class
+err_empty
+out_has '^ant  *[0-9]* '
+run 0 eval pets_run --data folder:pets --train-part -j 1 --per-class -o pets.csv
+has pets.csv '^"dog, wet",[0-9]*,'
+mv pets/bee pets/bird
+run 0 eval pets_run --data folder:pets --train-part -j 1 --per-class
+err_has "class 1 is 'bird' in the data and 'bee' in pets_run/best.safetensors"
