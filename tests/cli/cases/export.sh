@@ -20,13 +20,12 @@ err_has 'no checkpoint is in this folder'
 shell 1 'grep -q optimiser.momentum w.safetensors'
 run 0 eval w.safetensors --data synthetic --images 400 --json -j 1
 out_has "\"top1\":$top1,"
-# same_weights A B: the same tensors; .pt files do not say how images are prepared.
+# same_weights A B: the same bytes of tensors; the header may differ, since .pt files do not say how images are prepared.
 same_weights() {
     for file in "$1" "$2"; do
         local header
         header=$(od -An -tu8 -N8 "$file" | tr -d ' ')
-        head -c $((8 + header)) "$file" | tail -c +9 | sed 's/"__metadata__":{[^}]*\(}"\)*[^}]*},//' >".$(basename "$file")"
-        tail -c +$((9 + header)) "$file" >>".$(basename "$file")"
+        tail -c +$((9 + header)) "$file" >".$(basename "$file")"
     done
     same ".$(basename "$1")" ".$(basename "$2")"
 }
