@@ -32,9 +32,6 @@ void json_add_item(json *j, const char *key, cJSON *item);
 void json_add_object(json *j, const char *key, json *object);
 void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t n);
 
-/* A list or an object, which then belongs to *j; NULL counts as memory that ran out. */
-void json_add_item(json *j, const char *key, cJSON *item);
-
 /* dims, dtype and layout. */
 void json_add_tensor(json *j, const comet_tensor *tensor);
 
