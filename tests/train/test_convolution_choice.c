@@ -132,6 +132,26 @@ static void test_search(void **state)
     check_search((fake){.winograd = {0}}, "", 0, 0);
 }
 
+/* The first layer has no gradient of its input, so its times do not serve a later one that looks the same. */
+static void test_first_layer(void **state)
+{
+    comet_net *net = net_of("net same\ninput 16 12 12\n"
+                            "one = conv out=16 kernel=3 pad=1\nrelu1 = relu\n"
+                            "two = conv out=16 kernel=3 pad=1\nrelu2 = relu\n"
+                            "three = conv out=16 kernel=3 pad=1\nrelu3 = relu\nflat = flatten\nfc = linear out=4\n");
+    const comet_model_params p = batch_of(8);
+    fake f = {.winograd = {0.5, 0.5, 0.5}};
+    comet_convolution_choice c;
+    (void)state;
+    comet_convolution_choice_init(&c);
+    assert_ok(convolution_choice_search(net, &p, fake_time, &f, &c));
+    assert_string_equal(c.choices,
+                        "one winograd direct winograd, two winograd winograd winograd, three winograd winograd winograd");
+    assert_int_equal(c.n_unlike_rule, 0);
+    comet_text_free(c.choices);
+    comet_net_destroy(net);
+}
+
 static void test_failing_clock(void **state)
 {
     comet_net *net = net_of(NET);
@@ -396,9 +416,10 @@ static void test_missing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),    cmocka_unit_test(test_search), cmocka_unit_test(test_failing_clock),
-        cmocka_unit_test(test_trial),   cmocka_unit_test(test_forced), cmocka_unit_test(test_not_followed),
-        cmocka_unit_test(test_planned), cmocka_unit_test(test_resume), cmocka_unit_test(test_missing),
+        cmocka_unit_test(test_text),        cmocka_unit_test(test_search),  cmocka_unit_test(test_failing_clock),
+        cmocka_unit_test(test_trial),       cmocka_unit_test(test_forced),  cmocka_unit_test(test_not_followed),
+        cmocka_unit_test(test_first_layer), cmocka_unit_test(test_planned), cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_missing),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
