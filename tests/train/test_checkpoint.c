@@ -593,6 +593,27 @@ static void test_describe(void **state)
     comet_model_destroy(a);
 }
 
+/* A resumed run computes convolutions as the file says, so numbers that mean nothing are refused. */
+static void test_unknown_convolutions(void **state)
+{
+    static const uint64_t unknown[] = {COMET_CONVOLUTIONS_DIRECT + 1, UINT64_C(1) << 32, UINT64_MAX};
+    comet_model *a = model_of(TINY_NET, 1, COMET_OPTIMISER_SGD);
+    checkpoint_state s = some_state();
+    comet_checkpoint_info info;
+    comet_checkpoint_info_init(&info);
+    s.settings.convolutions = COMET_CONVOLUTIONS_DIRECT;
+    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(comet_checkpoint_describe(folder, &info));
+    assert_int_equal(info.convolutions, COMET_CONVOLUTIONS_DIRECT);
+    for (size_t i = 0; i < COUNT_OF(unknown); i++) {
+        s.settings.convolutions = unknown[i];
+        assert_ok(checkpoint_save(folder, a, &s));
+        assert_status(comet_checkpoint_describe(folder, &info), COMET_ERROR_CORRUPT);
+        assert_non_null(strstr(comet_last_error(), "no valid 'convolutions'"));
+    }
+    comet_model_destroy(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -611,6 +632,7 @@ int main(void)
         cmocka_unit_test_teardown(test_lock_removes_temporaries, empty),
         cmocka_unit_test_teardown(test_weights_files, empty),
         cmocka_unit_test_teardown(test_describe, empty),
+        cmocka_unit_test_teardown(test_unknown_convolutions, empty),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -174,6 +174,8 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
         if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid '%s'", path, f->name);
     }
+    if (status == COMET_OK && state->settings.convolutions > COMET_CONVOLUTIONS_DIRECT) /* a resumed run takes it over */
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid 'convolutions'", path);
     cJSON_Delete(root);
     return status;
 }
@@ -550,10 +552,9 @@ comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info
 comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices)
 {
     char *path = NULL, *copy = NULL;
-    bool previous = false;
     safetensors_file *file = NULL;
     comet_status status = COMET_OK;
-    TRY(open_folder(folder, &file, &path, &previous));
+    TRY(open_folder(folder, &file, &path, &(bool){false}));
     const char *text = safetensors_metadata(file, "convolutions");
     if (text && conv_choices_check(net, text) != COMET_OK) {
         char why[256];
