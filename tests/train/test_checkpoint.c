@@ -602,12 +602,12 @@ static void test_unknown_convolutions(void **state)
     comet_checkpoint_info info;
     comet_checkpoint_info_init(&info);
     s.settings.convolutions = COMET_CONVOLUTIONS_DIRECT;
-    assert_ok(checkpoint_save(folder, a, &s));
+    assert_ok(checkpoint_save(folder, a, &s, NULL));
     assert_ok(comet_checkpoint_describe(folder, &info));
     assert_int_equal(info.convolutions, COMET_CONVOLUTIONS_DIRECT);
     for (size_t i = 0; i < COUNT_OF(unknown); i++) {
         s.settings.convolutions = unknown[i];
-        assert_ok(checkpoint_save(folder, a, &s));
+        assert_ok(checkpoint_save(folder, a, &s, NULL));
         assert_status(comet_checkpoint_describe(folder, &info), COMET_ERROR_CORRUPT);
         assert_non_null(strstr(comet_last_error(), "no valid 'convolutions'"));
     }
