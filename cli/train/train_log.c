@@ -395,6 +395,7 @@ json train_log_end(const comet_train_event *e)
     json_add_double(&j, "start_loss", e->start_loss);
     json_add_double(&j, "lowest_loss", e->lowest_loss);
     json_add_u64(&j, "data_bytes", e->data_bytes);
+    json_add_u64(&j, "batch", comet_model_batch(e->model));
     json_add_u64(&j, "step", e->step);
     json_add_u64(&j, "epoch", e->epoch);
     json_add_text(&j, "state", e->stopped ? "stopped" : "finished");
