@@ -31,6 +31,7 @@ static const synonyms options[] = {
     {"out", " checkpoint-dir ckpt-dir out-dir outdir output output-dir save save-dir save-path "},
     {"output", " out save save-path "},
     {"patience", " early-stop early-stopping early-stopping-patience "},
+    {"queue", " prefetch prefetch-batches prefetch-factor queue-size "},
     {"rate", " base-lr eta learning-rate lr max-lr "},
     {"resume", " continue resume-from restart "},
     {"save-steps", " checkpoint-every save-every save-freq save-interval "},

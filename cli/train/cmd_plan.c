@@ -15,7 +15,7 @@
 typedef struct plan_args {
     net_args net;
     compression_args compression;
-    uint64_t image, channels, batch, memory, n_threads;
+    uint64_t image, channels, batch, memory, n_threads, queue;
     comet_optimiser_kind optimiser;
     convolutions_arg convolutions;
     bool json, no_recompute;
@@ -35,6 +35,7 @@ static const option options[] = {
     OPTION_SIGMA(plan_args),
     OPTION_OVERHEAD(plan_args),
     OPTION_THREADS(plan_args, "threads (default 0: one per core)"),
+    OPTION_QUEUE(plan_args),
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
      "rule, timed (room for whatever a trial chooses) or direct, as for train (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep tensors that backward could compute again"},
@@ -233,6 +234,7 @@ static cli_exit fill_table(const plan_args *args, plan_table *t)
     comet_budget_params_init(&params);
     params.net = t->net;
     params.model = model_params(args);
+    params.queue = (uint32_t)args->queue;
     params.sampling = budget_show_sampling;
     const comet_status status = comet_budget_create(&t->budget, &params);
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
@@ -273,7 +275,9 @@ const verb verb_plan = {
     .details =
         "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"
         "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
-        "fits (0 in JSON). Data sets held in memory come on top.\n",
+        "fits (0 in JSON). Data sets held in memory come on top; so do queues of float images (npy of floats, synthetic), "
+        "which\n"
+        "take four times as much as those of bytes, which are counted.\n",
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n",

@@ -35,7 +35,7 @@ typedef struct train_args {
     compression_args compression;
     convolutions_arg convolutions;
     budget_args budget;
-    uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads;
+    uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads, queue;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
     rate_arg rate;
@@ -112,6 +112,7 @@ static const option options[] = {
     OPTION_THREADS(train_args, "threads that compute; 0: one per core (default: fewer where other programs are busy)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads),
      "threads that decode images (default 0: one per core, at most 4)"},
+    OPTION_QUEUE(train_args),
     {0, "compress", "HOW", set_mode, AT(compression.mode),
      "compress saved activations: off, lossless, fast, dense or auto (default auto)"},
     OPTION_NOISE(train_args),
@@ -198,6 +199,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->weights_rule = args->weights_partial ? COMET_WEIGHTS_PARTIAL : COMET_WEIGHTS_NEW_HEAD;
     p->no_augment = args->no_augment;
     p->loader_threads = (uint32_t)args->loader_threads;
+    p->queue = (uint32_t)args->queue;
     p->out = args->out;
     p->resume = args->resume;
     p->save_steps = args->save_steps;

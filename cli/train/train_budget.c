@@ -47,6 +47,7 @@ static comet_budget_params params_of(const comet_train_params *p)
     params.train_data = p->train_data;
     params.test_data = p->test_data;
     params.loader_threads = p->loader_threads;
+    params.queue = p->queue;
     params.sampling = budget_show_sampling;
     return params;
 }

@@ -20,6 +20,14 @@ bool set_any_count(void *target, const char *text, reason *why)
 {
     return number_u64(text, 0, UINT32_MAX, target, why);
 }
+bool set_queue(void *target, const char *text, reason *why)
+{
+    *(uint64_t *)target = 0;
+    if (strcmp(text, "auto") == 0 || number_u64(text, 1, COMET_LOADER_MAX_QUEUE, target, why))
+        return true;
+    const reason number = *why;
+    return reason_set(why, "%.200s; nor is it 'auto'", number.text);
+}
 bool set_positive(void *target, const char *text, reason *why)
 {
     return number_double(text, 0, 1e6, target, why);

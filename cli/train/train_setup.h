@@ -52,8 +52,15 @@ typedef struct data_args {
         0, "strict", NULL, set_flag, offsetof(type, data.strict), "stop at a broken image (default: skip and count it)" \
     }
 
+#define OPTION_QUEUE(type)                                                          \
+    {                                                                               \
+        0, "queue", "N|auto", set_queue, offsetof(type, queue),                     \
+            "batches prepared ahead (default auto: as many as spare waits, 1 to 3)" \
+    }
+
 bool set_count(void *target, const char *text, reason *why);     /* uint64_t, 1 to 2^32 - 1 */
 bool set_any_count(void *target, const char *text, reason *why); /* uint64_t, 0 to 2^32 - 1 */
+bool set_queue(void *target, const char *text, reason *why);     /* uint64_t, 1 to 4096; auto: 0 */
 bool set_positive(void *target, const char *text, reason *why);  /* double, 0 to 1e6; 0 itself is allowed */
 bool set_share(void *target, const char *text, reason *why);     /* double, 0 to below 1 */
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */

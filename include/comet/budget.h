@@ -42,8 +42,9 @@ typedef struct comet_budget_params {
     const comet_net *net;     /* must outlive the budget, and so must the data */
     comet_model_params model; /* of the run. Its mode is the first choice, its batch holds unless one is to be chosen, and
                                  something is spilled only where it has a spill_folder */
-    const comet_dataset *train_data, *test_data;            /* NULL, NULL: the queues of two loaders are counted, but no data */
-    uint32_t loader_threads;                                /* of each loader; 0: the default */
+    const comet_dataset *train_data, *test_data;            /* NULL, NULL: a queue of images of bytes is counted, but no data */
+    uint32_t loader_threads;                                /* 0: the default */
+    uint32_t queue;                                         /* batches; 0: the default */
     void (*sampling)(void *user, comet_compress_mode mode); /* before the steps for a mode; may be NULL */
     void *user;
 } comet_budget_params;

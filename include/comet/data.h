@@ -64,15 +64,18 @@ COMET_API comet_status comet_dataset_describe(const comet_dataset *dataset, come
 /* Name of a class, or NULL where the data has none. Valid as long as the data set. */
 COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label);
 
-/* Batches that a loader keeps ready by default, beside the one in use: its queue has COMET_LOADER_QUEUE + 1 batches of memory.
- */
+/* Batches that a loader prepares at most, beside the one in use, unless it is told otherwise. */
 #define COMET_LOADER_QUEUE 3
+/* The most that it may be told. */
+#define COMET_LOADER_MAX_QUEUE 4096
 
 typedef struct comet_loader_params {
     size_t size;
     uint32_t batch;
     uint32_t n_threads; /* threads that decode; 0: one per core, at most 4 */
-    uint32_t queue;     /* batches that are prepared beside the one in use; 0: COMET_LOADER_QUEUE */
+    uint32_t queue;       /* batches that are prepared beside the one in use; 0: as many as spare the caller waits, at most
+                           * COMET_LOADER_QUEUE */
+    uint32_t first_queue; /* with queue 0: so many at first; 0: one. An earlier loader's stats tell what it came to */
     uint64_t seed;
     bool shuffle;   /* a new order each epoch; an incomplete last batch is dropped */
     bool augment;   /* random crops, shifts and flips, as far as the kind of data has them */
@@ -83,7 +86,8 @@ typedef struct comet_loader_params {
 
 COMET_API void comet_loader_params_init(comet_loader_params *params);
 
-/* `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of
+/* Images of bytes (cifar10, idx, folder, npy of u8) are prepared as bytes, a quarter of the memory, and normalised when they are
+ * handed out. `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of
  * an unshuffled epoch). Labels of those rows are 0. The struct is settled and has no size. */
 typedef struct comet_batch {
     const float *images;
@@ -102,7 +106,7 @@ COMET_API void comet_loader_destroy(comet_loader *loader);
 COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 
 /* Waits for the next batch in order; *batch stays valid until comet_loader_release, and up to queue + 1 batches may be held at
- * once. *end becomes true, and no batch is given, after the last one. With `strict`, a broken image fails here and names the
+ * once (COMET_LOADER_QUEUE + 1 where queue is 0). *end becomes true, and no batch is given, after the last one. With `strict`, a broken image fails here and names the
  * file; so does every later call. */
 COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end);
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
@@ -116,6 +120,7 @@ typedef struct comet_loader_stats {
     double decode_seconds;   /* summed over all threads */
     uint64_t bytes;          /* memory of the queue, of the threads and of the data set, mapped files in full */
     char first_skipped[256]; /* file name and reason of the first broken image, or "" */
+    uint32_t queue;          /* batches that are prepared beside the one in use, now */
 } comet_loader_stats;
 
 COMET_API void comet_loader_stats_init(comet_loader_stats *stats);

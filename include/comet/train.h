@@ -103,7 +103,7 @@ typedef struct comet_train_event {
     uint64_t n_test_skipped;                           /* broken images of the last evaluation */
     double start_loss;                                 /* training loss of the first 10 updates, a mean; NaN: not known yet */
     double lowest_loss;                                /* lowest fading mean over 10 updates since then; NaN: not known yet */
-    uint64_t data_bytes;                               /* loaders' queues and data sets that are held in memory */
+    uint64_t data_bytes; /* data sets, and the most of the loaders' queues so far, beside the batch that the model reads */
     uint64_t peak_rss_bytes;
     bool checkpoint_ok;
     bool finished;          /* start: nothing is left to do */
@@ -125,6 +125,7 @@ typedef struct comet_train_params {
     uint64_t max_steps; /* stop after so many updates; 0: epochs decide */
     bool no_augment;
     uint32_t loader_threads;
+    uint32_t queue;      /* batches that are prepared ahead; 0: as many as spare waits, at most COMET_LOADER_QUEUE */
     const char *out;                 /* folder for checkpoints, created if missing; NULL: none are written */
     bool resume;                     /* go on from the newest good checkpoint in `out`, if there is one */
     const char *weights;             /* safetensors to begin from, or NULL; what was loaded is told in a note */

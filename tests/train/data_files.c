@@ -321,7 +321,7 @@ float *read_image(const comet_dataset *d, uint64_t index, uint32_t *label)
 {
     scratch memory = {.file = {NULL, 0}};
     float *image = need_malloc(dataset_image_floats(d) * sizeof *image);
-    assert_ok(d->source->read(d, index, NULL, &memory, image));
+    assert_ok(dataset_read(d, index, NULL, &memory, image));
     if (label)
         *label = d->source->label(d, index);
     scratch_free(&memory);

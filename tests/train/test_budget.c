@@ -178,7 +178,7 @@ static void test_forecast_adds_up(void **state)
     assert_true(small.peak == small.model.total + small.data + small.program);
     assert_true(large.peak == large.model.total + large.data + large.program);
     assert_true(large.program == small.program);
-    assert_true(large.data - small.data == image * 56 * 3); /* a queue of 3 beside the batch that the model reads */
+    assert_true(large.data - small.data == image * 56 * 3); /* a queue of 3 floats beside the batch that the model reads */
     assert_true(large.further >= COMET_MEMORY_BESIDE_PLAN + large.model.total && large.addresses > large.peak);
     assert_true(large.ratio > 4 && large.ratio_later > large.ratio);
     const comet_forecast off = forecast_of(shared, COMET_COMPRESS_OFF, 64);

@@ -125,6 +125,58 @@ static void test_npy_holdout(void **state)
     assert_true(held[0] != held[1] || held[1] != held[2] || held[2] != held[3]);
 }
 
+/* Both parts of arrays that are split lie in the same pages, which count once; the last to be closed unmaps them. A file that
+ * was written anew is another one. */
+static void test_npy_arrays_are_mapped_once(void **state)
+{
+    const char *folder = *state;
+    write_images(folder, "x.npy", "|u1");
+    write_labels(folder, "y.npy", "<i4", 1);
+    comet_dataset *train = open_data(npy_spec(folder), COMET_SPLIT_TRAIN),
+                  *test = open_data(npy_spec(folder), COMET_SPLIT_TEST);
+    assert_true(train->shared[0].data == test->shared[0].data && train->shared[1].data == test->shared[1].data);
+    assert_true(train->mapped > NPY_ELEMENTS && test->mapped == train->mapped);
+    assert_int_equal(dataset_bytes_together(train, test, true), train->bytes + test->bytes - test->mapped);
+    assert_int_equal(dataset_bytes_together(train, test, false), train->bytes + test->bytes - 2 * test->mapped);
+    assert_int_equal(dataset_bytes_together(train, NULL, true), train->bytes);
+    assert_int_equal(dataset_bytes_together(NULL, NULL, true), 0);
+    comet_dataset_close(train);
+    free(read_image(test, 0, NULL)); /* its pages are still there */
+    write_images(folder, "other.npy", "|u1");
+    assert_int_equal(rename(text_of("%s/other.npy", folder), text_of("%s/x.npy", folder)), 0);
+    train = open_data(npy_spec(folder), COMET_SPLIT_TRAIN);
+    assert_true(train->shared[0].data != test->shared[0].data && train->shared[1].data == test->shared[1].data);
+    assert_int_equal(dataset_bytes_together(train, test, true), train->bytes + test->bytes - test->shared[1].bytes);
+    comet_dataset_close(test);
+    comet_dataset_close(train);
+}
+
+/* Bytes stay bytes until they are used, and give the floats that they gave before: (v - mean) / deviation, in doubles. */
+static void test_npy_bytes_are_rows_of_bytes(void **state)
+{
+    const char *folder = *state;
+    write_labels(folder, "y.npy", "<i4", 1);
+    write_images(folder, "x.npy", "<f4");
+    comet_dataset *floats = open_data(npy_spec(folder), COMET_SPLIT_TRAIN);
+    assert_null(floats->tables);
+    assert_int_equal(dataset_row_bytes(floats), dataset_image_floats(floats) * sizeof(float));
+    write_images(folder, "x.npy", "|u1"); /* the same values */
+    comet_dataset *bytes = open_data(npy_spec(folder), COMET_SPLIT_TRAIN);
+    assert_non_null(bytes->tables);
+    assert_int_equal(dataset_row_bytes(bytes), dataset_image_floats(floats));
+    comet_dataset_close(floats);
+    write_images(folder, "x4.npy", "<f4");
+    floats = open_data(text_of("npy:%s/x4.npy,%s/y.npy", folder, folder), COMET_SPLIT_TRAIN);
+    for (uint64_t i = 0; i < 27; i++) {
+        float *a = read_image(floats, i, NULL), *b = read_image(bytes, i, NULL);
+        assert_memory_equal(a, b, dataset_image_floats(floats) * sizeof *a);
+        free(a);
+        free(b);
+    }
+    comet_dataset_close(floats);
+    comet_dataset_close(bytes);
+}
+
 /* Uneven values, so that a sum in another order has other bits; image `odd` has `value` in its last place. */
 static void write_uneven(const char *folder, uint64_t odd, float value)
 {
@@ -294,6 +346,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_npy_types),
         IN_FOLDER(test_npy_holdout),
+        IN_FOLDER(test_npy_arrays_are_mapped_once),
+        IN_FOLDER(test_npy_bytes_are_rows_of_bytes),
         IN_FOLDER(test_npy_refuses_nonfinite_values_anywhere),
         IN_FOLDER(test_npy_normalisation_is_of_the_training_part),
         IN_FOLDER(test_npy_grey_and_test_arrays),

@@ -22,8 +22,9 @@ static void check_count(const char *what, double count, double n, double p)
 enum { N_IMAGES = 97, N_EPOCHS = 6, N_ROWS = N_IMAGES * N_EPOCHS };
 
 /* Images of two numbers: two draws, or the index twice; the label is the index. */
-static comet_status drawn_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status drawn_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
+    float *image = row;
     for (int i = 0; i < 2; i++)
         image[i] = random ? (float)comet_random_uniform(random) : (float)index;
     return COMET_OK;
@@ -217,7 +218,7 @@ static double count_mirrored(const comet_dataset *d, uint32_t n)
     double count = 0;
     for (uint32_t trial = 0; trial < n; trial++) {
         comet_random random = comet_random_start(9, COMET_STREAM_AUGMENT, 0, trial);
-        assert_ok(d->source->read(d, 0, &random, &memory, image));
+        assert_ok(dataset_read(d, 0, &random, &memory, image));
         const float left = image[width / 4], right = image[width - 1 - width / 4];
         assert_true(left != right);
         count += left > right;

@@ -2,6 +2,7 @@
 #define _XOPEN_SOURCE 700
 #include "data_files.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,24 +16,38 @@
 
 /* ---- data made by the test ---- */
 
-/* Images of 2 x 2 whose numbers are index, epoch-independent, and the label is the index; reading may take time or fail. */
+/* Images of 2 x 2 whose numbers are the index, whatever the epoch, and the label is the index; reading may take time or fail.
+ */
 typedef struct made {
-    double seconds;     /* each image takes */
-    const bool *broken; /* which images are */
+    double seconds;          /* each image takes */
+    double seconds_of_tenth; /* every tenth image takes instead, if that is more */
+    const bool *broken;      /* which images are */
     atomic_uint_fast64_t n_read;
 } made;
 
-static comet_status made_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status made_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
     made *m = d->state;
+    float *image = row;
     atomic_fetch_add(&m->n_read, 1);
-    if (m->seconds > 0)
-        nanosleep(&(struct timespec){.tv_nsec = (long)(m->seconds * 1e9)}, NULL);
+    const double seconds = index % 10 == 9 ? fmax(m->seconds, m->seconds_of_tenth) : m->seconds;
+    if (seconds > 0)
+        nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
     if (m->broken && m->broken[index])
         return comet_fail(COMET_ERROR_CORRUPT, "image-%u: broken by the test", (unsigned)index);
     for (int i = 0; i < 4; i++)
         image[i] = random ? (float)comet_random_uniform(random) : (float)index;
     return COMET_OK;
+}
+
+/* The same images as bytes. */
+static comet_status made_read_bytes(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
+{
+    float image[4];
+    const comet_status status = made_read(d, index, NULL, s, image);
+    for (int i = 0; i < 4; i++)
+        ((uint8_t *)row)[i] = (uint8_t)(index + (uint64_t)i);
+    return status;
 }
 
 static uint32_t made_label(const comet_dataset *d, uint64_t index)
@@ -45,12 +60,25 @@ static void made_close(comet_dataset *d)
 }
 
 static const dataset_source made_source = {"made", NULL, made_read, made_label, made_close};
+static const dataset_source made_bytes_source = {"made", NULL, made_read_bytes, made_label, made_close};
 
 static comet_dataset made_dataset(made *m, uint64_t n_images)
 {
     return (comet_dataset){.source = &made_source,
                            .info = {.n_images = n_images, .channels = 1, .height = 2, .width = 2, .n_classes = 1000},
                            .state = m};
+}
+
+/* Bytes, each of which becomes a tenth of itself. */
+static comet_dataset made_bytes_dataset(made *m, uint64_t n_images)
+{
+    static byte_table tenth;
+    comet_dataset d = made_dataset(m, n_images);
+    for (int v = 0; v < 256; v++)
+        tenth.of[v] = (float)v / 10;
+    d.source = &made_bytes_source;
+    d.tables = &tenth;
+    return d;
 }
 
 static comet_loader_params params_with(uint32_t batch, uint32_t n_threads)
@@ -369,6 +397,111 @@ static void test_queue_is_bounded(void **state)
     comet_loader_destroy(l);
 }
 
+static void sleep_for(double seconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)(seconds * 1e9)}, NULL);
+}
+
+/* Bytes are normalised as they are handed out; rows beyond the data are zero, not the float of byte 0; and their slot is free
+ * again while the batch is held. */
+static void test_bytes_are_handed_out_as_floats(void **state)
+{
+    made m = {0};
+    comet_dataset d = made_bytes_dataset(&m, 25);
+    ((byte_table *)(uintptr_t)d.tables)->of[0] = -1;
+    comet_loader_params p = params_with(10, 2);
+    p.queue = 1;
+    comet_loader *l = new_loader(&d, &p);
+    comet_batch held[2];
+    for (int i = 0; i < 2; i++) {
+        held[i] = next(l);
+        for (uint32_t k = 0; k < 40; k++)
+            assert_true(held[i].images[k] == (k == 0 && i == 0 ? -1 : (float)(10 * i + k / 4 + k % 4) / 10));
+    }
+    comet_batch b;
+    bool end;
+    assert_status(comet_loader_next(l, &b, &end), COMET_ERROR_ARGUMENT);
+    assert_non_null(strstr(comet_last_error(), "2 batches are held"));
+    comet_loader_release(l, &held[0]);
+    b = next(l);
+    assert_true(b.images == held[0].images);
+    assert_int_equal(b.n_valid, 5);
+    for (uint32_t k = 20; k < 40; k++)
+        assert_true(b.images[k] == 0 && b.labels[k / 4] == 0);
+    assert_true(held[1].images[0] == 1); /* still there */
+    comet_loader_destroy(l);
+}
+
+/* A queue of bytes takes a quarter of a queue of floats; and there is one batch of floats. */
+static void test_bytes_take_a_quarter(void **state)
+{
+    made m = {0};
+    comet_dataset floats = made_dataset(&m, 4000), bytes = made_bytes_dataset(&m, 4000);
+    comet_loader_params p = params_with(1000, 1);
+    p.queue = 4;
+    comet_loader *l = new_loader(&floats, &p), *lb = new_loader(&bytes, &p);
+    const uint64_t image = 4 * sizeof(float), labels = sizeof(uint32_t);
+    const uint64_t of_floats = stats_of(l).bytes, of_bytes = stats_of(lb).bytes;
+    assert_true(of_floats > 5000 * (image + labels) && of_floats < 5000 * (image + labels) + 20000);
+    assert_true(of_bytes > 4000 * (image / 4 + labels) + 1000 * (image + labels));
+    assert_true(of_bytes < 4000 * (image / 4 + labels) + 1000 * (image + labels) + 20000);
+    comet_loader_destroy(l);
+    comet_loader_destroy(lb);
+}
+
+/* Takes 20 batches, and works on each for so long. Returns the depth that the queue came to. */
+static uint32_t depth_after(comet_dataset *d, uint32_t queue, uint32_t first, double work)
+{
+    comet_loader_params p = params_with(10, 1);
+    p.queue = queue;
+    p.first_queue = first;
+    comet_loader *l = new_loader(d, &p);
+    assert_int_equal(stats_of(l).queue, queue > 0 ? queue : first > 0 ? first : 1);
+    for (int i = 0; i < 20; i++) {
+        const comet_batch b = next(l);
+        sleep_for(work);
+        comet_loader_release(l, &b);
+    }
+    const uint32_t depth = stats_of(l).queue;
+    comet_loader_destroy(l);
+    return depth;
+}
+
+/* One batch is enough for a loader that is always ready in time, and for one that never is. */
+static void test_queue_grows_where_that_helps(void **state)
+{
+    made quick = {0}, slow = {.seconds = 0.001};
+    comet_dataset of_quick = made_bytes_dataset(&quick, 1000), of_slow = made_bytes_dataset(&slow, 1000);
+    assert_int_equal(depth_after(&of_quick, 0, 0, 0.01), 1);
+    assert_true(depth_after(&of_slow, 0, 0, 0) <= 2);         /* 10 ms a batch; full once, while the first was handed out */
+    assert_int_equal(depth_after(&of_quick, 2, 0, 0.001), 2); /* as it was told */
+    assert_int_equal(depth_after(&of_quick, 0, 3, 0.001), 3); /* as it was */
+}
+
+/* Every second batch takes long; the mean is less than the caller takes. */
+static void test_jitter_makes_the_queue_grow(void **state)
+{
+    made m = {.seconds_of_tenth = 0.03};
+    comet_dataset d = made_bytes_dataset(&m, 400), floats = made_dataset(&m, 400);
+    comet_dataset *both[] = {&d, &floats};
+    for (int i = 0; i < 2; i++) {
+        comet_loader_params p = params_with(5, 1); /* the tenth image is in every second batch */
+        comet_loader *l = new_loader(both[i], &p);
+        double waited_early = 0;
+        for (int k = 0; k < 40; k++) {
+            const comet_batch b = next(l);
+            sleep_for(0.02);
+            comet_loader_release(l, &b);
+            if (k == 9)
+                waited_early = stats_of(l).wait_seconds;
+        }
+        const comet_loader_stats stats = stats_of(l);
+        assert_true(stats.queue >= 2 && stats.queue <= COMET_LOADER_QUEUE);
+        assert_true(waited_early > 0.005);
+        comet_loader_destroy(l);
+    }
+}
+
 /* Waiting for a slow loader is measured, and takes no processor time. */
 static void test_slow_loader(void **state)
 {
@@ -562,6 +695,10 @@ int main(void)
         cmocka_unit_test(test_start_at_the_end_of_an_epoch),
         cmocka_unit_test(test_arguments),
         cmocka_unit_test(test_queue_is_bounded),
+        cmocka_unit_test(test_bytes_are_handed_out_as_floats),
+        cmocka_unit_test(test_bytes_take_a_quarter),
+        cmocka_unit_test(test_queue_grows_where_that_helps),
+        cmocka_unit_test(test_jitter_makes_the_queue_grow),
         cmocka_unit_test(test_slow_loader),
         cmocka_unit_test(test_destroy_at_any_time),
         cmocka_unit_test(test_destroy_is_quick),

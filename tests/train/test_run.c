@@ -55,7 +55,7 @@ static void check_test_scores(const seen *s, const comet_train_event *e)
     memset(images, 0, BATCH * dataset_image_floats(s->test) * sizeof *images);
     for (uint64_t i = 0; i < N_TEST; i++) {
         comet_scores one;
-        assert_ok(s->test->source->read(s->test, i, NULL, &memory, images));
+        assert_ok(dataset_read(s->test, i, NULL, &memory, images));
         labels[0] = s->test->source->label(s->test, i);
         assert_ok(comet_model_evaluate(model_of_event(e), images, labels, 1, &one));
         loss += one.loss / N_TEST;

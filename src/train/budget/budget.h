@@ -24,8 +24,8 @@ typedef struct mode_sample {
 struct comet_budget {
     comet_budget_params params;
     uint64_t n_images;                   /* of the training data; UINT64_MAX: it is not known */
-    uint64_t data_fixed, data_per_image; /* bytes beside the model */
-    uint64_t image_bytes;                /* of a batch that is also the model's input */
+    uint64_t data_fixed, data_per_image; /* bytes beside the model: data sets, and a loader's queue */
+    uint64_t reading_bytes;              /* of the loader's threads */
     uint64_t loader_addresses;           /* stacks of the loaders' threads */
     uint64_t resident;                   /* what this process has, data included */
     process_bytes base;                  /* what it has without data */

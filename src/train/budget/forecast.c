@@ -28,28 +28,26 @@ void comet_forecast_init(comet_forecast *forecast)
 
 /* ---- creation ---- */
 
-/* What two data sets, either of which may be NULL, hold in memory of this process; with `mapped` also in mapped files. */
-static uint64_t data_bytes(const comet_budget_params *p, bool mapped)
+/* Bytes of an image in a queue. Where there is no data, images are bytes, as all but arrays of floats and made-up images are.
+ */
+static uint64_t row_bytes(const comet_budget_params *p)
 {
-    const comet_dataset *const both[] = {p->train_data, p->test_data};
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < 2; i++)
-        if (both[i])
-            bytes += both[i]->bytes - (mapped ? 0 : both[i]->mapped);
-    return bytes;
+    const comet_shape in = comet_net_shape(p->net, 0);
+    uint64_t bytes = p->train_data ? dataset_row_bytes(p->train_data) : (uint64_t)in.channels * in.height * in.width;
+    return p->test_data ? max_u64(bytes, dataset_row_bytes(p->test_data)) : bytes;
 }
 
-/* Queues of a loader for each part of the data; where there is no data, of both. One batch is counted as the model's input. */
+/* The queue of one loader: there is one for training or one for evaluation. The batch that is handed out is counted as the
+ * model's input. */
 static void count_data(comet_budget *b)
 {
     const comet_budget_params *p = &b->params;
-    const comet_shape in = comet_net_shape(p->net, 0);
-    const uint64_t n_loaders = p->train_data && !p->test_data ? 1 : 2;
-    b->image_bytes = (uint64_t)in.channels * in.height * in.width * sizeof(float);
-    b->data_per_image = b->image_bytes * (loader_batches(0) * n_loaders - 1);
-    b->data_fixed = data_bytes(p, true);
+    const uint32_t n_threads = loader_threads(p->loader_threads);
+    b->data_per_image = row_bytes(p) * loader_batches(p->queue);
+    b->data_fixed = dataset_bytes_together(p->train_data, p->test_data, true);
+    b->reading_bytes = p->train_data ? n_threads * p->train_data->reading_bytes : 0;
     b->n_images = p->train_data ? p->train_data->info.n_images : UINT64_MAX;
-    b->loader_addresses = loader_threads(p->loader_threads) * n_loaders * comet_stack_bytes();
+    b->loader_addresses = n_threads * comet_stack_bytes();
 }
 
 comet_status comet_budget_create(comet_budget **budget, const comet_budget_params *params)
@@ -63,7 +61,8 @@ comet_status comet_budget_create(comet_budget **budget, const comet_budget_param
     b->params = *params;
     count_data(b);
     b->resident = now.memory + now.files;
-    b->base.memory = sub_u64(now.memory, comet_shared_rss() + data_bytes(params, false));
+    b->base.memory =
+        sub_u64(now.memory, comet_shared_rss() + dataset_bytes_together(params->train_data, params->test_data, false));
     b->base.files = now.files;
     b->base.addresses = sub_u64(now.addresses, b->data_fixed);
     *budget = b;
@@ -97,9 +96,9 @@ static comet_status check_mode(const comet_budget *b, comet_compress_mode mode)
 static void complete(const comet_budget *b, comet_compress_mode mode, uint32_t batch, comet_forecast *f)
 {
     const mode_sample *sample = &b->samples[mode];
-    const uint64_t total = f->model.total, queues = (b->data_per_image + b->image_bytes) * batch;
+    const uint64_t total = f->model.total, queues = b->reading_bytes + b->data_per_image * batch;
     const uint64_t mapped = max_u64(b->base.addresses + b->beside.addresses, least_program);
-    f->data = b->data_fixed + b->data_per_image * batch;
+    f->data = b->data_fixed + queues;
     f->program = max_u64(b->base.memory + b->beside.memory + max_u64(b->base.files, b->beside.files), least_program);
     f->peak = total + f->data + f->program;
     f->further = max_u64(f->peak, b->resident + total + queues + COMET_MEMORY_BESIDE_PLAN) - b->resident;

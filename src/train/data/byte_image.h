@@ -1,4 +1,4 @@
-/* Images kept as bytes, one plane a channel, to normalised floats. */
+/* Images kept as bytes, one plane a channel: laid out anew while they stay bytes, and bytes to normalised floats. */
 #ifndef COMET_TRAIN_DATA_BYTE_IMAGE_H
 #define COMET_TRAIN_DATA_BYTE_IMAGE_H
 
@@ -19,7 +19,9 @@ typedef struct placement {
     bool flip;
 } placement;
 
-void byte_plane_write(const uint8_t *from, uint32_t height, uint32_t width, const byte_table *table, placement place,
-                      float *to);
+void byte_plane_place(const uint8_t *from, uint32_t height, uint32_t width, placement place, uint8_t *to);
+
+/* n bytes of one channel to floats. */
+void byte_plane_normalise(const uint8_t *restrict from, size_t n, const byte_table *restrict table, float *restrict to);
 
 #endif

@@ -130,9 +130,30 @@ const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label)
     return dataset->class_names && label < dataset->info.n_classes ? dataset->class_names[label] : NULL;
 }
 
+static bool has_mapped(const comet_dataset *d, const mapped_file *file)
+{
+    for (size_t i = 0; i < MAX_SHARED; i++)
+        if (file->data && d->shared[i].data == file->data)
+            return true;
+    return false;
+}
+
+uint64_t dataset_bytes_together(const comet_dataset *a, const comet_dataset *b, bool mapped)
+{
+    uint64_t bytes = 0;
+    if (a)
+        bytes += a->bytes - (mapped ? 0 : a->mapped);
+    if (b)
+        bytes += b->bytes - (mapped ? 0 : b->mapped);
+    for (size_t i = 0; a && b && mapped && i < MAX_SHARED; i++)
+        if (has_mapped(a, &b->shared[i]))
+            bytes -= b->shared[i].bytes;
+    return bytes;
+}
+
 uint64_t scratch_bytes(const scratch *s)
 {
-    return (uint64_t)s->file.bytes + s->pixels.bytes + s->taps.bytes;
+    return (uint64_t)s->file.bytes + s->pixels.bytes + s->taps.bytes + s->row.bytes;
 }
 
 void scratch_free(scratch *s)
@@ -141,4 +162,26 @@ void scratch_free(scratch *s)
     comet_buffer_free(&allocator, &s->file);
     comet_buffer_free(&allocator, &s->pixels);
     comet_buffer_free(&allocator, &s->taps);
+    comet_buffer_free(&allocator, &s->row);
+}
+
+void dataset_normalise(const comet_dataset *d, const uint8_t *rows, uint64_t n, float *images)
+{
+    const size_t plane = (size_t)d->info.height * d->info.width;
+    for (uint64_t i = 0; i < n; i++)
+        for (uint32_t c = 0; c < d->info.channels; c++, rows += plane, images += plane)
+            byte_plane_normalise(rows, plane, &d->tables[c], images);
+}
+
+comet_status dataset_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    if (!d->tables)
+        return d->source->read(d, index, random, s, image);
+    comet_status status = comet_buffer_reserve(&allocator, &s->row, dataset_row_bytes(d));
+    if (status == COMET_OK)
+        status = d->source->read(d, index, random, s, s->row.data);
+    if (status == COMET_OK)
+        dataset_normalise(d, s->row.data, 1, image);
+    return status;
 }

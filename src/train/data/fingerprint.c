@@ -49,7 +49,7 @@ static comet_status hash_images(const comet_dataset *d, scratch *memory, float *
     const size_t bytes = dataset_image_floats(d) * sizeof *image;
     const uint64_t last = d->info.n_images - 1;
     for (uint64_t i = 0; i < N_LOOKED_AT; i++) {
-        const comet_status status = d->source->read(d, last * i / (N_LOOKED_AT - 1), NULL, memory, image);
+        const comet_status status = dataset_read(d, last * i / (N_LOOKED_AT - 1), NULL, memory, image);
         if (status == COMET_ERROR_MEMORY)
             return status;
         const uint32_t broken = status != COMET_OK;

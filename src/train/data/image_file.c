@@ -12,6 +12,7 @@
 #include "base/convert.h"
 #include "base/status.h"
 #include "comet/npy.h"
+#include "train/data/byte_image.h"
 #include "train/data/picture.h"
 #include "train/data/resample.h"
 #include "train/data/storage.h"
@@ -162,31 +163,40 @@ static comet_status decode(const image_file *f, const preparation *p, scratch *s
     return status == COMET_OK ? resample(&decoded, target, &s->taps) : status;
 }
 
-static comet_status read_colour(const image_file *f, const preparation *p, scratch *s, float *image)
+/* Colours as bytes, which are what a data set of pictures gives, and then the same table. */
+static comet_status read_colour(const image_file *f, const preparation *p, scratch *s, comet_buffer *colours, float *image)
 {
-    resample_target target = {.side = p->width, .planes = image};
-    for (int c = 0; c < PICTURE_CHANNELS; c++) {
-        target.scale[c] = (float)(1 / (255 * p->deviations[c]));
-        target.offset[c] = (float)(-p->means[c] / p->deviations[c]);
+    const size_t plane = (size_t)p->height * p->width;
+    resample_target target = {.side = p->width, .planes = colours->data};
+    const comet_status status = decode(f, p, s, &target);
+    for (size_t c = 0; c < PICTURE_CHANNELS && status == COMET_OK; c++) {
+        const byte_table table = byte_table_make(p->means[c], p->deviations[c]);
+        byte_plane_normalise(target.planes + c * plane, plane, &table, image + c * plane);
     }
-    return decode(f, p, s, &target);
+    return status;
 }
 
 static comet_status read_grey(const image_file *f, const preparation *p, scratch *s, comet_buffer *colours, float *image)
 {
+    const size_t plane = (size_t)p->height * p->width;
+    resample_target target = {.side = p->width, .planes = colours->data};
+    const comet_status status = decode(f, p, s, &target);
+    const uint8_t *red = target.planes, *green = red + plane, *blue = green + plane;
+    for (size_t i = 0; i < plane && status == COMET_OK; i++) {
+        const double grey = luma[0] * red[i] + luma[1] * green[i] + luma[2] * blue[i];
+        image[i] = (float)((grey / 255 - p->means[0]) / p->deviations[0]);
+    }
+    return status;
+}
+
+static comet_status read_picture(const image_file *f, const preparation *p, scratch *s, comet_buffer *colours, float *image)
+{
     const comet_allocator allocator = comet_allocator_of(NULL);
     const size_t plane = (size_t)p->height * p->width;
-    comet_status status = comet_buffer_reserve(&allocator, colours, PICTURE_CHANNELS * plane * sizeof(float));
+    const comet_status status = comet_buffer_reserve(&allocator, colours, PICTURE_CHANNELS * plane);
     if (status != COMET_OK)
         return status;
-    resample_target target = {.side = p->width, .planes = colours->data};
-    for (int c = 0; c < PICTURE_CHANNELS; c++)
-        target.scale[c] = (float)(luma[c] / (255 * p->deviations[0]));
-    target.offset[0] = (float)(-p->means[0] / p->deviations[0]);
-    status = decode(f, p, s, &target);
-    for (size_t i = 0; i < plane && status == COMET_OK; i++)
-        image[i] = target.planes[i] + target.planes[plane + i] + target.planes[2 * plane + i];
-    return status;
+    return p->channels == 1 ? read_grey(f, p, s, colours, image) : read_colour(f, p, s, colours, image);
 }
 
 /* ---- either ---- */
@@ -241,5 +251,5 @@ comet_status image_file_read(const image_file *file, uint64_t row, const prepara
 {
     if (file->is_array)
         return read_array(file, row, p, image);
-    return p->channels == 1 ? read_grey(file, p, s, colours, image) : read_colour(file, p, s, image);
+    return read_picture(file, p, s, colours, image);
 }

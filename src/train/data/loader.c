@@ -1,10 +1,18 @@
 /*
- * Threads that fill batches into a ring of slots, and a caller that takes them in order.
+ * Threads that fill batches into slots, and a caller that takes them in order.
  *
- * Batches are numbered through all epochs: batch g is batch g % n_batches of epoch g / n_batches and lies in slot g % n_slots.
+ * Batches are numbered through all epochs: batch g is batch g % n_batches of epoch g / n_batches and lies in any slot.
  * The threads take pieces of work, a few rows of one batch, always from the oldest batch that has any left, so that all of them
  * work for the batch that is waited for. A slot goes FREE -> FILLING -> READY -> HELD -> FREE. One lock guards all of it;
  * pieces are large enough that nobody waits for it long, and everybody who has nothing to do sleeps on a condition.
+ *
+ * Where rows are bytes, a slot holds a quarter of what its floats would take. The batch is normalised when it is handed out,
+ * into memory of its own, a hand, and the slot is free again at once. Where rows are floats, the slot itself is handed out, and
+ * there is one more of them for it.
+ *
+ * The queue grows from one batch up to its limit where a deeper one would have spared the caller a wait: where the caller
+ * waits, and since its last wait a thread found no free slot to work for. Threads that are never idle are too slow, and no
+ * queue helps.
  *
  * What a row holds depends on (seed, epoch, position) and nothing else. What went wrong with a row is kept with its slot and
  * counted when the batch is handed out, so that even the counts do not depend on the number of threads.
@@ -25,7 +33,6 @@
 
 enum {
     MAX_THREADS = 256,
-    MAX_QUEUE = 4096,
     PIECES_PER_THREAD = 4,
     MAX_REPLACEMENTS = 256, /* broken images in a row, after which something else must be wrong */
     SENTENCE_BYTES = 512,
@@ -49,9 +56,16 @@ typedef struct slot {
     uint32_t n_done;   /* rows */
     uint64_t n_skipped;
     note skipped, failed;
-    float *images;
+    void *rows; /* NULL: the queue has not grown so far */
     uint32_t *labels;
 } slot;
+
+/* Where a batch of bytes is handed out as floats. */
+typedef struct hand {
+    bool held;
+    float *images; /* NULL: so many were not held at once so far */
+    uint32_t *labels;
+} hand;
 
 struct comet_loader {
     comet_loader *self; /* for functions that take it as const but must lock */
@@ -59,7 +73,7 @@ struct comet_loader {
     comet_loader_params params;
     uint64_t n_batches; /* in an epoch */
     uint64_t end;       /* number of the first batch that is not made */
-    size_t row_floats;
+    size_t row_bytes, image_floats;
     uint32_t piece_rows;
 
     pthread_mutex_t lock;
@@ -67,9 +81,14 @@ struct comet_loader {
     atomic_bool stop;
     uint64_t next_fill, next_give; /* batches */
     slot *slots;
-    uint32_t n_slots, n_threads;
+    slot *filling;    /* the last batch that was begun, or NULL */
+    uint32_t n_slots; /* that are in use */
+    uint32_t n_most;  /* that there may be */
+    bool was_full;    /* since the caller last waited, a thread found no free slot */
+    hand *hands;      /* n_hands, where rows are bytes; else NULL */
+    uint32_t n_hands, n_threads;
     pthread_t *threads;
-    uint64_t queue_bytes, scratch_bytes;
+    uint64_t queue_bytes, hand_bytes, scratch_bytes;
     comet_loader_stats stats;
 };
 
@@ -117,7 +136,7 @@ static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch
         const permutation order = permutation_of(l->params.seed, COMET_STREAM_ORDER, epoch, n_images);
         index = permutation_at(&order, position);
     }
-    float *image = s->images + row * l->row_floats;
+    void *image = (uint8_t *)s->rows + row * l->row_bytes;
     comet_status status = COMET_OK;
     for (unsigned n_broken = 0; n_broken < MAX_REPLACEMENTS && n_broken < n_images; n_broken++) {
         comet_random random = comet_random_start(l->params.seed, COMET_STREAM_AUGMENT, epoch, (uint32_t)position);
@@ -140,7 +159,7 @@ static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch
 
 static void clear_row(const comet_loader *l, const slot *s, uint32_t row)
 {
-    memset(s->images + row * l->row_floats, 0, l->row_floats * sizeof(float));
+    memset((uint8_t *)s->rows + row * l->row_bytes, 0, l->row_bytes);
     s->labels[row] = 0;
 }
 
@@ -156,13 +175,25 @@ static void fill_rows(const comet_loader *l, const slot *s, uint32_t begin, uint
 
 /* ---- threads ---- */
 
-/* Makes the slot of the next batch ready for work, if it is free and there is a next batch. The lock must be held, as for the
- * next functions. */
-static bool begin_batch(comet_loader *l)
+/* The lock must be held, as for the next functions. */
+static slot *free_slot(const comet_loader *l)
 {
-    slot *s = &l->slots[l->next_fill % l->n_slots];
-    if (l->next_fill == l->end || s->state != SLOT_FREE)
-        return false;
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        if (l->slots[i].state == SLOT_FREE)
+            return &l->slots[i];
+    return NULL;
+}
+
+/* Makes a slot ready for work on the next batch, or gives NULL where none is free or there is no next batch. */
+static slot *begin_batch(comet_loader *l)
+{
+    slot *s = free_slot(l);
+    if (l->next_fill == l->end)
+        return NULL;
+    if (!s) {
+        l->was_full = true;
+        return NULL;
+    }
     const uint64_t first = l->next_fill % l->n_batches * l->params.batch, left = l->dataset->info.n_images - first;
     s->state = SLOT_FILLING;
     s->number = l->next_fill++;
@@ -170,18 +201,15 @@ static bool begin_batch(comet_loader *l)
     s->next_row = s->n_done = 0;
     s->n_skipped = 0;
     s->skipped.set = s->failed.set = false;
-    return true;
+    return s;
 }
 
 /* The batch to work for: the last that was begun, if it has rows left, else a new one. */
 static slot *find_work(comet_loader *l)
 {
-    if (l->next_fill > 0) {
-        slot *last = &l->slots[(l->next_fill - 1) % l->n_slots];
-        if (last->state == SLOT_FILLING && last->next_row < l->params.batch)
-            return last;
-    }
-    return begin_batch(l) ? &l->slots[(l->next_fill - 1) % l->n_slots] : NULL;
+    if (!l->filling || l->filling->next_row == l->params.batch)
+        l->filling = begin_batch(l);
+    return l->filling;
 }
 
 static void join_note(note *all, const note *n)
@@ -246,11 +274,11 @@ static comet_status check_params(const comet_loader_params *p, const comet_datas
     if (p->size != sizeof *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_params has size %zu, not %zu: call comet_loader_params_init",
                           p->size, sizeof *p);
-    if (p->batch == 0 || p->n_threads > MAX_THREADS || p->queue > MAX_QUEUE)
+    if (p->batch == 0 || p->n_threads > MAX_THREADS || p->queue > COMET_LOADER_MAX_QUEUE)
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "a batch of %u, %u threads and a queue of %u were asked for; at least 1, at most %d "
                           "and at most %d are possible",
-                          p->batch, p->n_threads, p->queue, MAX_THREADS, MAX_QUEUE);
+                          p->batch, p->n_threads, p->queue, MAX_THREADS, COMET_LOADER_MAX_QUEUE);
     if (p->shuffle && info->n_images < p->batch)
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "the data set has %llu images, fewer than one batch of %u; a shuffled epoch has whole "
@@ -276,25 +304,59 @@ static comet_status set_range(comet_loader *l)
     return COMET_OK;
 }
 
-static comet_status take_memory(comet_loader *l)
+/* Rows and labels of a slot that has none yet. */
+static comet_status take_slot(comet_loader *l, slot *s)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
-    size_t bytes = 0;
-    if (__builtin_mul_overflow(l->row_floats, (size_t)l->params.batch * sizeof(float), &bytes) || bytes > SIZE_MAX / 2)
-        return comet_fail(COMET_ERROR_OVERFLOW, "a batch of %u images of %zu numbers is larger than any memory",
-                          l->params.batch, l->row_floats);
-    l->slots = storage_new(l->n_slots, sizeof *l->slots);
-    l->threads = storage_new(l->params.n_threads, sizeof *l->threads);
-    if (!l->slots || !l->threads)
+    const size_t bytes = l->row_bytes * l->params.batch;
+    s->rows = comet_allocate(&allocator, bytes);
+    s->labels = storage_new(l->params.batch, sizeof *s->labels);
+    if (!s->rows || !s->labels)
         return COMET_ERROR_MEMORY;
-    for (uint32_t i = 0; i < l->n_slots; i++) {
-        l->slots[i].images = comet_allocate(&allocator, bytes);
-        l->slots[i].labels = storage_new(l->params.batch, sizeof *l->slots[i].labels);
-        if (!l->slots[i].images || !l->slots[i].labels)
-            return COMET_ERROR_MEMORY;
-    }
-    l->queue_bytes = l->n_slots * (sizeof *l->slots + bytes + l->params.batch * sizeof *l->slots->labels);
+    l->queue_bytes += bytes + l->params.batch * sizeof *s->labels;
     return COMET_OK;
+}
+
+static comet_status take_hand(comet_loader *l, hand *h)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    const size_t bytes = l->image_floats * sizeof(float) * l->params.batch;
+    if (!h->images)
+        h->images = comet_allocate(&allocator, bytes);
+    if (h->images && !h->labels)
+        h->labels = storage_new(l->params.batch, sizeof *h->labels);
+    if (!h->images || !h->labels)
+        return COMET_ERROR_MEMORY;
+    l->hand_bytes += bytes + l->params.batch * sizeof *h->labels;
+    return COMET_OK;
+}
+
+static void give_back(comet_loader *l, slot *s)
+{
+    const comet_allocator allocator = comet_allocator_of(NULL);
+    comet_release(&allocator, s->rows, l->row_bytes * l->params.batch);
+    free(s->labels);
+    s->rows = NULL;
+    s->labels = NULL;
+}
+
+/* Slots that are in use from the start, and one hand, so that the usual caller finds out about a lack of memory at once. */
+static comet_status take_memory(comet_loader *l)
+{
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(l->image_floats, (size_t)l->params.batch * sizeof(float), &bytes) || bytes > SIZE_MAX / 2)
+        return comet_fail(COMET_ERROR_OVERFLOW, "a batch of %u images of %zu numbers is larger than any memory",
+                          l->params.batch, l->image_floats);
+    l->slots = storage_new(l->n_most, sizeof *l->slots);
+    l->hands = l->dataset->tables ? storage_new(l->n_hands, sizeof *l->hands) : NULL;
+    l->threads = storage_new(l->params.n_threads, sizeof *l->threads);
+    if (!l->slots || !l->threads || (l->dataset->tables && !l->hands))
+        return COMET_ERROR_MEMORY;
+    l->queue_bytes = l->n_most * sizeof *l->slots;
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        if (take_slot(l, &l->slots[i]) != COMET_OK)
+            return COMET_ERROR_MEMORY;
+    return l->hands ? take_hand(l, &l->hands[0]) : COMET_OK;
 }
 
 /* Signals are left to the host's threads. Fewer threads are enough where one cannot be started, as long as there is one. */
@@ -311,6 +373,17 @@ static comet_status start_threads(comet_loader *l)
     return COMET_OK;
 }
 
+/* Where rows are floats, the batch that the caller holds has a slot on top. */
+static void set_depth(comet_loader *l)
+{
+    const comet_loader_params *p = &l->params;
+    const uint32_t most = loader_batches(p->queue), held = l->dataset->tables ? 0 : 1;
+    const uint32_t first = p->queue > 0 ? most : p->first_queue > 0 ? p->first_queue : 1;
+    l->n_most = most + held;
+    l->n_slots = (first < most ? first : most) + held;
+    l->n_hands = most + 1;
+}
+
 comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, const comet_loader_params *params)
 {
     if (!loader || !dataset || !params)
@@ -325,8 +398,9 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     l->dataset = dataset;
     l->params = *params;
     l->params.n_threads = loader_threads(params->n_threads);
-    l->n_slots = loader_batches(params->queue);
-    l->row_floats = dataset_image_floats(dataset);
+    set_depth(l);
+    l->row_bytes = dataset_row_bytes(dataset);
+    l->image_floats = dataset_image_floats(dataset);
     const uint32_t n_pieces = l->params.n_threads * PIECES_PER_THREAD;
     l->piece_rows = params->batch / n_pieces + (params->batch % n_pieces != 0);
     pthread_mutex_init(&l->lock, NULL);
@@ -344,15 +418,17 @@ comet_status comet_loader_create(comet_loader **loader, comet_dataset *dataset, 
     return status;
 }
 
-static void free_slots(comet_loader *l)
+static void free_batches(comet_loader *l)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
-    const size_t bytes = l->row_floats * l->params.batch * sizeof(float);
-    for (uint32_t i = 0; l->slots && i < l->n_slots; i++) {
-        comet_release(&allocator, l->slots[i].images, bytes);
-        free(l->slots[i].labels);
+    for (uint32_t i = 0; l->slots && i < l->n_most; i++)
+        give_back(l, &l->slots[i]);
+    for (uint32_t i = 0; l->hands && i < l->n_hands; i++) {
+        comet_release(&allocator, l->hands[i].images, l->image_floats * sizeof(float) * l->params.batch);
+        free(l->hands[i].labels);
     }
     free(l->slots);
+    free(l->hands);
 }
 
 void comet_loader_destroy(comet_loader *loader)
@@ -368,7 +444,7 @@ void comet_loader_destroy(comet_loader *loader)
     pthread_cond_destroy(&loader->work);
     pthread_cond_destroy(&loader->ready);
     pthread_mutex_destroy(&loader->lock);
-    free_slots(loader);
+    free_batches(loader);
     free(loader->threads);
     free(loader);
 }
@@ -380,33 +456,110 @@ uint64_t comet_loader_batches(const comet_loader *loader)
     return loader->n_batches;
 }
 
-/* Waits until the slot is ready, and counts how long. */
-static void wait_for(comet_loader *l, const slot *s, uint64_t number)
+/* The lock must be held, as for the next functions. NULL: not yet. */
+static slot *ready_slot(const comet_loader *l, uint64_t number)
 {
-    if (s->state == SLOT_READY && s->number == number)
-        return;
-    const double start = comet_seconds();
-    while (s->state != SLOT_READY || s->number != number)
-        pthread_cond_wait(&l->ready, &l->lock);
-    l->stats.wait_seconds += comet_seconds() - start;
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        if (l->slots[i].state == SLOT_READY && l->slots[i].number == number)
+            return &l->slots[i];
+    return NULL;
 }
 
-/* Hands the ready slot out. A batch that failed is not handed out, now or at the next call. */
-static comet_status give(comet_loader *l, slot *s, comet_batch *batch)
+/* One batch more, where that can help. Where there is no memory for it, the queue stays as it is. */
+static void grow_queue(comet_loader *l)
 {
-    if (s->failed.set)
-        return comet_fail(s->failed.status, "%s", s->failed.sentence);
-    s->state = SLOT_HELD;
+    if (!l->was_full || l->n_slots == l->n_most)
+        return;
+    l->was_full = false;
+    slot *added = &l->slots[l->n_slots];
+    if (take_slot(l, added) != COMET_OK) {
+        give_back(l, added);
+        return;
+    }
+    l->n_slots++;
+    pthread_cond_broadcast(&l->work);
+}
+
+/* Waits until the batch is ready, and counts how long. */
+static slot *wait_for(comet_loader *l, uint64_t number)
+{
+    slot *s = ready_slot(l, number);
+    if (s)
+        return s;
+    const double start = comet_seconds();
+    grow_queue(l);
+    while (!(s = ready_slot(l, number)))
+        pthread_cond_wait(&l->ready, &l->lock);
+    l->stats.wait_seconds += comet_seconds() - start;
+    return s;
+}
+
+static void count_given(comet_loader *l, const slot *s)
+{
     l->next_give++;
     l->stats.n_batches++;
     l->stats.n_skipped += s->n_skipped;
     if (s->skipped.set && l->stats.first_skipped[0] == '\0')
         snprintf(l->stats.first_skipped, sizeof l->stats.first_skipped, "%.255s", s->skipped.sentence);
-    *batch = (comet_batch){.images = s->images,
-                           .labels = s->labels,
+}
+
+/* Normalises bytes into a hand. The lock is not held meanwhile, so that threads go on. */
+static void fill_hand(comet_loader *l, slot *s, hand *h)
+{
+    const uint32_t batch = l->params.batch, n = s->n_valid;
+    h->held = true;
+    pthread_mutex_unlock(&l->lock);
+    dataset_normalise(l->dataset, s->rows, n, h->images);
+    memset(h->images + n * l->image_floats, 0, (batch - n) * l->image_floats * sizeof(float));
+    memcpy(h->labels, s->labels, batch * sizeof *h->labels);
+    pthread_mutex_lock(&l->lock);
+    s->state = SLOT_FREE;
+    pthread_cond_broadcast(&l->work);
+}
+
+/* Hands the ready slot out. A batch that failed is not handed out, now or at the next call. */
+static comet_status give(comet_loader *l, slot *s, hand *h, comet_batch *batch)
+{
+    if (s->failed.set)
+        return comet_fail(s->failed.status, "%s", s->failed.sentence);
+    s->state = SLOT_HELD;
+    count_given(l, s);
+    *batch = (comet_batch){.images = h ? h->images : s->rows,
+                           .labels = h ? h->labels : s->labels,
                            .n_valid = s->n_valid,
                            .epoch = s->number / l->n_batches,
                            .batch_in_epoch = s->number % l->n_batches};
+    if (h)
+        fill_hand(l, s, h);
+    return COMET_OK;
+}
+
+/* A hand for the next batch, where rows are bytes. */
+static comet_status find_hand(comet_loader *l, hand **found)
+{
+    uint32_t i = 0;
+    while (i < l->n_hands && l->hands[i].held)
+        i++;
+    if (i == l->n_hands)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%u batches are held, as many as can be; comet_loader_release gives one back",
+                          l->n_hands);
+    *found = &l->hands[i];
+    return l->hands[i].labels ? COMET_OK : take_hand(l, *found);
+}
+
+/* Where rows are floats: is there a slot that is not held? The queue grows to its limit for those that are. */
+static comet_status check_held(comet_loader *l)
+{
+    uint32_t n_held = 0;
+    for (uint32_t i = 0; i < l->n_slots; i++)
+        n_held += l->slots[i].state == SLOT_HELD;
+    if (n_held == l->n_slots) {
+        l->was_full = true;
+        grow_queue(l);
+    }
+    if (n_held == l->n_slots)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%u batches are held, as many as can be; comet_loader_release gives one back",
+                          n_held);
     return COMET_OK;
 }
 
@@ -415,16 +568,13 @@ comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *e
     if (!loader || !batch || !end)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_loader_next was given a null pointer");
     comet_status status = COMET_OK;
+    hand *h = NULL;
     pthread_mutex_lock(&loader->lock);
     const bool over = loader->next_give == loader->end;
-    slot *s = &loader->slots[loader->next_give % loader->n_slots];
-    if (!over && s->state == SLOT_HELD) {
-        status = comet_fail(COMET_ERROR_ARGUMENT, "all %u batches of the queue are held; comet_loader_release gives one back",
-                            loader->n_slots);
-    } else if (!over) {
-        wait_for(loader, s, loader->next_give);
-        status = give(loader, s, batch);
-    }
+    if (!over)
+        status = loader->hands ? find_hand(loader, &h) : check_held(loader);
+    if (!over && status == COMET_OK)
+        status = give(loader, wait_for(loader, loader->next_give), h, batch);
     pthread_mutex_unlock(&loader->lock);
     if (status == COMET_OK)
         *end = over;
@@ -436,9 +586,11 @@ void comet_loader_release(comet_loader *loader, const comet_batch *batch)
     if (!loader || !batch)
         return;
     pthread_mutex_lock(&loader->lock);
-    for (uint32_t i = 0; i < loader->n_slots; i++) {
+    for (uint32_t i = 0; loader->hands && i < loader->n_hands; i++)
+        loader->hands[i].held &= loader->hands[i].images != batch->images;
+    for (uint32_t i = 0; !loader->hands && i < loader->n_slots; i++) {
         slot *s = &loader->slots[i];
-        if (s->images == batch->images && s->state == SLOT_HELD) {
+        if (s->rows == batch->images && s->state == SLOT_HELD) {
             s->state = SLOT_FREE;
             pthread_cond_broadcast(&loader->work);
         }
@@ -458,7 +610,8 @@ comet_status comet_loader_describe(const comet_loader *loader, comet_loader_stat
     comet_loader *l = loader->self;
     pthread_mutex_lock(&l->lock);
     comet_loader_stats now = l->stats;
-    now.bytes = l->queue_bytes + l->scratch_bytes + l->dataset->bytes;
+    now.bytes = l->queue_bytes + l->hand_bytes + l->scratch_bytes + l->dataset->bytes;
+    now.queue = l->n_slots - (l->hands ? 0 : 1);
     pthread_mutex_unlock(&l->lock);
     return GIVE(comet_loader_stats, stats, &now);
 }

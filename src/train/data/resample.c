@@ -74,11 +74,17 @@ static void sum_rows(const picture *p, tap t, const float *weights, const axis *
     }
 }
 
+/* Weights add up to 1 but for rounding. */
+static uint8_t nearest_byte(float v)
+{
+    return v <= 0 ? 0 : v >= 255 ? 255 : (uint8_t)(v + 0.5f);
+}
+
 static void write_row(const float *row, const axis *x, const resample_target *target, uint32_t y)
 {
     const uint32_t side = target->side;
     const size_t plane = (size_t)side * side;
-    float *out = target->planes + (size_t)y * side;
+    uint8_t *out = target->planes + (size_t)y * side;
     for (uint32_t i = 0; i < side; i++) {
         const tap t = x->taps[i];
         const float *from = row + (size_t)(t.first - x->low) * PICTURE_CHANNELS, *weights = x->weights + i * x->max_taps;
@@ -88,10 +94,10 @@ static void write_row(const float *row, const axis *x, const resample_target *ta
             g += weights[k] * from[1];
             b += weights[k] * from[2];
         }
-        float *to = out + (target->flip ? side - 1 - i : i);
-        to[0] = r * target->scale[0] + target->offset[0];
-        to[plane] = g * target->scale[1] + target->offset[1];
-        to[2 * plane] = b * target->scale[2] + target->offset[2];
+        uint8_t *to = out + (target->flip ? side - 1 - i : i);
+        to[0] = nearest_byte(r);
+        to[plane] = nearest_byte(g);
+        to[2 * plane] = nearest_byte(b);
     }
 }
 

@@ -1,4 +1,4 @@
-/* A box of a picture brought to size and normalised. */
+/* A box of a picture brought to size. */
 #ifndef COMET_TRAIN_DATA_RESAMPLE_H
 #define COMET_TRAIN_DATA_RESAMPLE_H
 
@@ -6,13 +6,13 @@
 
 typedef struct resample_target {
     uint32_t side;
-    bool flip;                                               /* mirrored left to right */
-    float scale[PICTURE_CHANNELS], offset[PICTURE_CHANNELS]; /* value = byte * scale + offset */
-    float *planes;                                           /* PICTURE_CHANNELS x side x side */
+    bool flip;       /* mirrored left to right */
+    uint8_t *planes; /* PICTURE_CHANNELS x side x side */
 } resample_target;
 
 /* Bilinear where the box grows; a triangle as wide as two pixels of the result where it shrinks, so that nothing is skipped
- * (the antialiased filter of Pillow and torchvision). Pixels outside of the box are not used. `memory` grows as needed. */
+ * (the antialiased filter of Pillow and torchvision). Pixels outside of the box are not used. Rounded to the nearest byte at
+ * the end. `memory` grows as needed. */
 comet_status resample(const picture *p, const resample_target *target, comet_buffer *memory);
 
 #endif

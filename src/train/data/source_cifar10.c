@@ -94,6 +94,7 @@ static comet_status cifar10_open(comet_dataset *d, const char *where)
     d->bytes = sizeof *c;
     for (int i = 0; i < N_CHANNELS; i++)
         c->tables[i] = byte_table_make(means[i], stds[i]);
+    d->tables = c->tables;
     if (d->params.split == COMET_SPLIT_TEST)
         return open_file(d, where, "test_batch.bin");
     comet_status status = COMET_OK;
@@ -120,10 +121,10 @@ static uint32_t cifar10_label(const comet_dataset *d, uint64_t index)
     return record_of(d, index)[0];
 }
 
-static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
     (void)s;
-    const cifar10 *c = d->state;
+    uint8_t *planes = row;
     const uint8_t *record = record_of(d, index);
     placement place = {0};
     if (random) {
@@ -132,7 +133,7 @@ static comet_status cifar10_read(const comet_dataset *d, uint64_t index, comet_r
         place.flip = comet_random_below(random, 2) == 1;
     }
     for (size_t i = 0; i < N_CHANNELS; i++)
-        byte_plane_write(record + 1 + i * PLANE, SIDE, SIDE, &c->tables[i], place, image + i * PLANE);
+        byte_plane_place(record + 1 + i * PLANE, SIDE, SIDE, place, planes + i * PLANE);
     return COMET_OK;
 }
 

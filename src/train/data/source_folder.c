@@ -19,6 +19,9 @@
 
 enum { DEFAULT_SIDE = 224, MAX_FILE_BYTES = 1 << 28 };
 
+/* What a thread holds of a usual picture: its file, and pixels of less than twice the sides of the image. */
+enum { USUAL_FILE_BYTES = 1 << 18, SHRINK = 2 };
+
 /* Those of ImageNet. */
 static const double means[PICTURE_CHANNELS] = {0.485, 0.456, 0.406}, stds[PICTURE_CHANNELS] = {0.229, 0.224, 0.225};
 
@@ -35,7 +38,7 @@ typedef struct folder {
     uint64_t n_entries, entry_room;
     char *names;
     size_t names_bytes, names_room;
-    float scale[PICTURE_CHANNELS], offset[PICTURE_CHANNELS];
+    byte_table tables[PICTURE_CHANNELS];
 } folder;
 
 /* ---- listing ---- */
@@ -242,22 +245,22 @@ static comet_status folder_open(comet_dataset *d, const char *where)
     if (strlen(where) >= PATH_BYTES)
         return comet_fail(COMET_ERROR_ARGUMENT, "folder:%.100s... is longer than %d bytes", where, PATH_BYTES);
     const comet_status status = list_pictures(f, &d->params, where);
-    for (int c = 0; c < PICTURE_CHANNELS; c++) {
-        f->scale[c] = (float)(1 / (255 * stds[c]));
-        f->offset[c] = (float)(-means[c] / stds[c]);
-    }
+    for (int c = 0; c < PICTURE_CHANNELS; c++)
+        f->tables[c] = byte_table_make(means[c], stds[c]);
+    d->tables = f->tables;
     d->info.n_images = f->n_entries;
     d->info.n_classes = f->n_classes;
     d->info.channels = PICTURE_CHANNELS;
     d->info.height = d->info.width = d->params.image > 0 ? d->params.image : DEFAULT_SIDE;
     d->info.crops = true;
+    d->reading_bytes = (uint64_t)PICTURE_CHANNELS * SHRINK * d->info.width * SHRINK * d->info.width + USUAL_FILE_BYTES;
     d->class_names = (const char *const *)f->classes;
     d->preparation = (preparation_rule){.means = means, .deviations = stds, .is_bytes = true, .has_margin = true};
     d->bytes = sizeof *f + f->names_room + f->entry_room * sizeof *f->entries;
     return status;
 }
 
-static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
     const folder *f = d->state;
     const entry *e = &f->entries[index];
@@ -268,9 +271,7 @@ static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_ra
     if (status != COMET_OK)
         return status;
     resample_target target = {.side = d->info.width, .flip = random && comet_random_below(random, 2) == 1};
-    target.planes = image;
-    memcpy(target.scale, f->scale, sizeof target.scale);
-    memcpy(target.offset, f->offset, sizeof target.offset);
+    target.planes = row;
     const picture_request request = {
         .name = path, .file = s->file.data, .bytes = bytes, .crop = {random, target.side}, .pixels = &s->pixels};
     picture p;

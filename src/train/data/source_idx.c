@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -245,6 +246,7 @@ static comet_status idx_open(comet_dataset *d, const char *where)
         measure(x);
         x->table = byte_table_make(x->mean, x->deviation);
         d->preparation = (preparation_rule){.means = &x->mean, .deviations = &x->deviation, .is_bytes = true};
+        d->tables = &x->table;
         if (d->params.split == COMET_SPLIT_TEST)
             status = open_test(x, where, n_classes);
     }
@@ -270,13 +272,12 @@ static comet_status fashion_open(comet_dataset *d, const char *where)
     return status;
 }
 
-static comet_status idx_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status idx_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
     (void)random; /* digits must not be mirrored, and are centred already */
     (void)s;
     const idx *x = d->state;
-    byte_plane_write(x->images.data + index * dataset_image_floats(d), d->info.height, d->info.width, &x->table, (placement){0},
-                     image);
+    memcpy(row, x->images.data + index * dataset_row_bytes(d), dataset_row_bytes(d));
     return COMET_OK;
 }
 

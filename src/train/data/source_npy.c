@@ -67,6 +67,7 @@ typedef struct npy {
     float *mean, *inverse;      /* per channel; inverse of the standard deviation */
     double *means, *deviations; /* the same for dataset.h, of values / 255 where they are bytes */
     bool is_bytes;
+    byte_table *tables; /* per channel, of images of bytes */
 } npy;
 
 /* ---- arrays ---- */
@@ -310,6 +311,26 @@ static comet_status find_normalisation(npy *a, const array *x, const part *image
     return status;
 }
 
+static float normalised(double v, double mean, double inverse)
+{
+    return (float)((v - mean) * inverse);
+}
+
+/* Images of bytes stay bytes until they are used. */
+static comet_status make_tables(npy *a, comet_dataset *d)
+{
+    if (a->x.type->type != TYPE_U8)
+        return COMET_OK;
+    a->tables = storage_new(d->info.channels, sizeof *a->tables);
+    if (!a->tables)
+        return COMET_ERROR_MEMORY;
+    for (uint32_t c = 0; c < d->info.channels; c++)
+        for (int v = 0; v < 256; v++)
+            a->tables[c].of[v] = normalised(v, a->mean[c], a->inverse[c]);
+    d->tables = a->tables;
+    return COMET_OK;
+}
+
 /* ---- opening ---- */
 
 /* Cuts "X,Y[,XT,YT]"; returns how many paths there are. */
@@ -394,8 +415,12 @@ static comet_status npy_open(comet_dataset *d, const char *where)
     d->info.width = (uint32_t)s.width;
     d->info.n_classes = count_classes(&a->y);
     status = open_split(a, &d->params, n_paths == 4 ? paths + 2 : NULL, d->info.n_classes);
+    if (status == COMET_OK)
+        status = make_tables(a, d);
     d->info.n_images = a->images.n;
     d->preparation = (preparation_rule){.means = a->means, .deviations = a->deviations, .is_bytes = a->is_bytes};
+    d->shared[0] = a->x.file;
+    d->shared[1] = a->y.file;
     d->mapped = a->x.file.bytes + a->y.file.bytes;
     d->bytes = sizeof *a + a->x.file.bytes + a->y.file.bytes + (a->images.list ? a->images.n * sizeof *a->images.list : 0);
     return status;
@@ -413,18 +438,23 @@ static uint32_t npy_label(const comet_dataset *d, uint64_t index)
     return (uint32_t)label_element(&a->y, place_of(a, index));
 }
 
-static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, float *image)
+static comet_status npy_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *s, void *row)
 {
     (void)random; /* it is not known what may be done to the images */
     (void)s;
     const npy *a = d->state;
     const uint64_t i = place_of(a, index);
     const size_t plane = (size_t)d->info.height * d->info.width;
+    float *image = row;
+    if (d->tables) {
+        memcpy(row, a->x.data + i * dataset_row_bytes(d), dataset_row_bytes(d));
+        return COMET_OK;
+    }
     for (uint32_t c = 0; c < d->info.channels; c++, image += plane) {
         const uint64_t first = (i * d->info.channels + c) * plane;
         const double mean = a->mean[c], inverse = a->inverse[c];
         for (size_t k = 0; k < plane; k++)
-            image[k] = (float)((image_element(&a->x, first + k) - mean) * inverse);
+            image[k] = normalised(image_element(&a->x, first + k), mean, inverse);
     }
     return COMET_OK;
 }
@@ -441,6 +471,7 @@ static void npy_close(comet_dataset *d)
     free(a->inverse);
     free(a->means);
     free(a->deviations);
+    free(a->tables);
     free(a->places);
     free(a);
 }

@@ -207,11 +207,12 @@ static uint32_t synthetic_label(const comet_dataset *d, uint64_t index)
     return (uint32_t)(index % d->info.n_classes);
 }
 
-static comet_status synthetic_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *memory, float *image)
+static comet_status synthetic_read(const comet_dataset *d, uint64_t index, comet_random *random, scratch *memory, void *row)
 {
     (void)random; /* every image is as random as can be */
     (void)memory;
     const uint32_t side = d->info.width;
+    float *image = row;
     comet_random r = comet_random_start(d->params.seed, COMET_STREAM_SYNTHETIC, (uint64_t)d->params.split, (uint32_t)index);
     const scene s = scene_of(d, synthetic_label(d, index), &r);
     for (uint32_t y = 0; y < side; y++)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,6 +70,81 @@ comet_status file_open(const char *path, int *descriptor, uint64_t *bytes)
     return COMET_OK;
 }
 
+/* A mapping, and how many mapped_files have it. */
+typedef struct mapping {
+    struct mapping *next;
+    struct stat about; /* of the file when it was mapped */
+    void *data;
+    size_t n_users;
+} mapping;
+
+static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
+static mapping *mappings;
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* The lock must be held, as for the next functions. */
+static mapping *find_mapping(const struct stat *about)
+{
+    mapping *m = mappings;
+    while (m && !same_file(&m->about, about))
+        m = m->next;
+    return m;
+}
+
+static comet_status add_mapping(const char *path, int fd, const struct stat *about, mapping **added)
+{
+    mapping *m = storage_new(1, sizeof *m);
+    if (!m)
+        return COMET_ERROR_MEMORY;
+    m->data = mmap(NULL, (size_t)about->st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (m->data == MAP_FAILED) {
+        free(m);
+        return fail_errno(path);
+    }
+    m->about = *about;
+    m->next = mappings;
+    *added = mappings = m;
+    return COMET_OK;
+}
+
+static void remove_mapping(mapping *m)
+{
+    mapping **at = &mappings;
+    while (*at != m)
+        at = &(*at)->next;
+    *at = m->next;
+    munmap(m->data, (size_t)m->about.st_size);
+    free(m);
+}
+
+static comet_status map_open_file(mapped_file *file, const char *path, int fd)
+{
+    struct stat about;
+    comet_status status = COMET_OK;
+    *file = (mapped_file){0};
+    if (fstat(fd, &about) != 0)
+        return fail_errno(path);
+    if (about.st_size == 0)
+        return COMET_OK;
+    if ((uint64_t)about.st_size > SIZE_MAX)
+        return comet_fail(COMET_ERROR_OVERFLOW, "%s: larger than this machine's memory can map", path);
+    pthread_mutex_lock(&mappings_lock);
+    mapping *m = find_mapping(&about);
+    if (!m)
+        status = add_mapping(path, fd, &about, &m);
+    if (status == COMET_OK) {
+        m->n_users++;
+        *file = (mapped_file){.data = m->data, .bytes = (size_t)about.st_size};
+    }
+    pthread_mutex_unlock(&mappings_lock);
+    return status;
+}
+
 comet_status file_map(mapped_file *file, const char *path)
 {
     int fd = -1;
@@ -76,25 +152,20 @@ comet_status file_map(mapped_file *file, const char *path)
     comet_status status = file_open(path, &fd, &bytes);
     if (status != COMET_OK)
         return status;
-    void *data = NULL;
-    if (bytes > SIZE_MAX)
-        status = comet_fail(COMET_ERROR_OVERFLOW, "%s: larger than this machine's memory can map", path);
-    else if (bytes > 0 && (data = mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0)) == MAP_FAILED)
-        status = fail_errno(path);
+    status = map_open_file(file, path, fd);
     close(fd);
-    if (status == COMET_OK)
-        *file = (mapped_file){.data = data, .bytes = (size_t)bytes};
     return status;
 }
 
 void file_unmap(mapped_file *file)
 {
-    union {
-        const uint8_t *data;
-        void *memory; /* munmap takes no const */
-    } map = {.data = file->data};
-    if (file->data)
-        munmap(map.memory, file->bytes);
+    pthread_mutex_lock(&mappings_lock);
+    mapping *m = mappings;
+    while (m && m->data != (const void *)file->data)
+        m = m->next;
+    if (m && --m->n_users == 0)
+        remove_mapping(m);
+    pthread_mutex_unlock(&mappings_lock);
     *file = (mapped_file){0};
 }
 

@@ -22,7 +22,8 @@ bool path_is_folder(const char *path);
  * would otherwise wait for somebody to write. The descriptor is the caller's to close. */
 comet_status file_open(const char *path, int *descriptor, uint64_t *bytes);
 
-/* A whole file, mapped read-only. It must not be cut short while it is in use. */
+/* A whole file, mapped read-only. It must not be cut short while it is in use. A file that is mapped already is not mapped
+ * again: both data sets of an array that Comet splits have the same pages, which count once in the resident set. */
 typedef struct mapped_file {
     const uint8_t *data;
     size_t bytes;

@@ -9,9 +9,6 @@
 #include "comet/budget.h"
 #include "train/data/dataset.h"
 
-/* Loaders that are open at once. */
-enum { LOADERS = 2 };
-
 /* Addresses that malloc and oneDNN take after a net was planned. */
 static const uint64_t later_addresses = 12 << 20;
 
@@ -20,7 +17,7 @@ static const uint64_t later_addresses = 12 << 20;
 static uint64_t stacks_of(const comet_model_params *params)
 {
     const size_t n = params->n_threads > 0 ? params->n_threads : comet_cores();
-    return comet_stack_bytes() * (2 * (n - 1) + LOADERS * loader_threads(0));
+    return comet_stack_bytes() * (2 * (n - 1) + loader_threads(0));
 }
 
 /* A plan and the queues of loaders. */

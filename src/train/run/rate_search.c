@@ -173,6 +173,7 @@ static comet_status search_start(search *s)
     comet_loader_params_init(&loader);
     loader.batch = s->p->model.batch;
     loader.n_threads = s->p->loader_threads;
+    loader.queue = s->p->queue;
     loader.seed = s->p->model.seed;
     loader.shuffle = loader.endless = true;
     loader.augment = !s->p->no_augment;

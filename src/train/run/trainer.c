@@ -127,7 +127,9 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
     comet_batch batch;
     comet_scores scores = {0};
     bool end = false;
-    comet_status status = comet_loader_next(t->loader, &batch, &end);
+    comet_status status = trainer_open_loader(t);
+    if (status == COMET_OK)
+        status = comet_loader_next(t->loader, &batch, &end);
     if (status != COMET_OK)
         return status;
     if (end)
@@ -204,6 +206,7 @@ static comet_status train_step(trainer *t)
     t->state.batch_in_epoch += t->accumulate;
     tally(t, &sum);
     t->train_seconds += comet_seconds() - began;
+    trainer_count_queue(t, t->loader, t->p->train_data);
     tell_compression(t);
     trainer_tell(t, COMET_EVENT_STEP, NULL);
     if (t->traced)
@@ -213,10 +216,11 @@ static comet_status train_step(trainer *t)
 
 /* ---- an epoch's end ---- */
 
+/* Nothing is left over by a loader that was closed: it begins with the next epoch. */
 static comet_status drop_leftover(trainer *t)
 {
     comet_status status = COMET_OK;
-    for (uint64_t i = t->steps_per_epoch * t->accumulate; i < t->batches_per_epoch && status == COMET_OK; i++) {
+    for (uint64_t i = t->steps_per_epoch * t->accumulate; t->loader && i < t->batches_per_epoch && status == COMET_OK; i++) {
         comet_batch batch;
         bool end = false;
         status = comet_loader_next(t->loader, &batch, &end);

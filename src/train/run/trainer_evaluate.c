@@ -76,13 +76,16 @@ comet_status trainer_evaluate(trainer *t)
     comet_loader_params_init(&params);
     params.batch = t->p->model.batch;
     params.n_threads = t->p->loader_threads;
+    params.queue = t->p->queue;
     params.seed = t->p->model.seed;
+    trainer_close_loader(t);
+    params.first_queue = t->earlier.queue;
     comet_status status = comet_loader_create(&loader, t->p->test_data, &params);
     if (status == COMET_OK)
         status = test_batches(t, loader, &sums);
     if (loader) {
         const comet_loader_stats stats = loader_stats(loader);
-        t->test_bytes = stats.bytes;
+        trainer_count_queue(t, loader, t->p->test_data);
         if (status == COMET_OK && !stop_asked(t))
             note_test_skipped(t, &stats);
     }

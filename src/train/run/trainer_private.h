@@ -14,8 +14,8 @@ enum { TEXT_BYTES = 768, SETTLED_ASSESSMENTS = 3 };
 typedef struct trainer {
     const comet_train_params *p;
     comet_model *model;
-    comet_loader *loader;
-    int lock; /* of the folder of checkpoints */
+    comet_loader *loader; /* of the training data; NULL while there is none */
+    int lock;             /* of the folder of checkpoints */
     uint64_t accumulate, batches_per_epoch, steps_per_epoch, n_steps, n_epochs;
     checkpoint_state state;
     checkpoint_data data;
@@ -24,7 +24,9 @@ typedef struct trainer {
     uint64_t saved_step;   /* of the newest */
     /* this process alone */
     double began, train_seconds;
-    uint64_t n_images, n_skipped_told, test_bytes;
+    comet_loader_stats earlier; /* of the training loaders before this one, and the last one's queue */
+    uint64_t queue_bytes;       /* the most that a loader had, beside the data sets and the batch that the model reads */
+    uint64_t n_images, n_skipped_told;
     double rate, step_loss, step_top1; /* of the last update */
     double epoch_loss, epoch_top1;     /* means of the last epoch that ended */
     uint64_t n_test_skipped;           /* broken images of the last evaluation */
@@ -64,6 +66,17 @@ static inline bool is_saved(const trainer *t)
 {
     return t->saved && t->saved_step == t->state.step;
 }
+
+/* ---- trainer_load.c ---- */
+
+/* Opens the loader of the training data at the run's position, unless it is open. */
+comet_status trainer_open_loader(trainer *t);
+/* Closes it, so that another may have its memory. */
+void trainer_close_loader(trainer *t);
+/* Figures of all training loaders so far. */
+comet_loader_stats trainer_loaded(const trainer *t);
+/* Counts what a loader has now. */
+void trainer_count_queue(trainer *t, const comet_loader *loader, const comet_dataset *data);
 
 /* ---- trainer_tell.c ---- */
 

@@ -139,12 +139,10 @@ static comet_status plan_steps(trainer *t)
     return COMET_OK;
 }
 
-/* The loader's queue beside the model, one for training and one for evaluation. */
+/* A loader's queue beside the model: that of the training data or that of the test data, never both. */
 static comet_status check_memory(const comet_train_params *p)
 {
-    const comet_dataset_info d = p->train_data->info;
-    const uint64_t image = (uint64_t)d.channels * d.height * d.width * sizeof(float);
-    return comet_model_check_memory(p->net, &p->model, image * (p->test_data ? 2 : 1) * loader_batches(0));
+    return comet_model_check_memory(p->net, &p->model, dataset_row_bytes(p->train_data) * loader_batches(p->queue));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)
@@ -225,22 +223,6 @@ static comet_status load_start(trainer *t)
     return status;
 }
 
-static comet_status open_loader(trainer *t)
-{
-    comet_loader_params params;
-    const bool past_end = t->state.batch_in_epoch >= t->batches_per_epoch;
-    comet_loader_params_init(&params);
-    params.batch = t->p->model.batch;
-    params.n_threads = t->p->loader_threads;
-    params.seed = t->p->model.seed;
-    params.shuffle = true;
-    params.augment = !t->p->no_augment;
-    params.endless = true;
-    params.epoch = t->state.epoch + past_end;
-    params.batch_in_epoch = past_end ? 0 : t->state.batch_in_epoch;
-    return comet_loader_create(&t->loader, t->p->train_data, &params);
-}
-
 comet_status trainer_check(const comet_train_params *p)
 {
     trainer t = {.p = p};
@@ -266,7 +248,7 @@ comet_status trainer_start(trainer *t)
     if (status == COMET_OK)
         status = load_start(t);
     if (status == COMET_OK)
-        status = open_loader(t);
+        status = trainer_open_loader(t);
     if (status != COMET_OK)
         return status;
     t->n_assessments = assess_figures(t->model).n_assessments;   /* a checkpoint may bring some */

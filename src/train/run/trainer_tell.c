@@ -7,13 +7,14 @@
 #include "base/bytes.h"
 #include "base/status.h"
 #include "base/threads.h"
+#include "train/data/dataset.h"
 #include "train/run/trainer_private.h"
 
 /* ---- events ---- */
 
 comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const char *text)
 {
-    const comet_loader_stats loader = t->loader ? loader_stats(t->loader) : (comet_loader_stats){0};
+    const comet_loader_stats loader = trainer_loaded(t);
     const bool step = kind == COMET_EVENT_STEP;
     return (comet_train_event){
         .size = sizeof(comet_train_event),
@@ -42,7 +43,7 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .n_test_skipped = t->n_test_skipped,
         .start_loss = t->state.watch.start,
         .lowest_loss = t->state.watch.lowest,
-        .data_bytes = loader.bytes + t->test_bytes,
+        .data_bytes = t->queue_bytes + dataset_bytes_together(t->p->train_data, t->p->test_data, true),
         .peak_rss_bytes = comet_peak_rss(),
     };
 }
@@ -71,7 +72,7 @@ void trainer_note(const trainer *t, const char *format, ...)
 
 void trainer_note_skipped(trainer *t)
 {
-    const comet_loader_stats stats = loader_stats(t->loader);
+    const comet_loader_stats stats = trainer_loaded(t);
     if (stats.n_skipped == t->n_skipped_told)
         return;
     trainer_note(t, "%" PRIu64 " broken image%s skipped so far; the first: %s", stats.n_skipped,

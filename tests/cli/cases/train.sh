@@ -31,6 +31,16 @@ same a/last.safetensors b/last.safetensors
 same a/best.safetensors b/best.safetensors
 run 0 train $settings --out c --loader-threads 1 --save-steps 7
 same a/last.safetensors c/last.safetensors
+# The depth of the queue changes memory, and no bits.
+run 0 train $settings --out c -f --queue 1 --json
+shallow=$(sed 's/.*"data_bytes":\([0-9]*\).*/\1/' .out)
+same a/last.safetensors c/last.safetensors
+run 0 train $settings --out c -f --queue 9 --json
+deep=$(sed 's/.*"data_bytes":\([0-9]*\).*/\1/' .out)
+same a/last.safetensors c/last.safetensors
+if [ "$deep" -gt "$((5 * shallow))" ]; then pass; else fault "data of $shallow bytes with a queue of 1, $deep with 9"; fi
+for queue in 0 -1 4097 deep; do run 2 train $settings --queue $queue; done
+err_has "option --queue: .*nor is it 'auto'"
 run 0 train ${settings/--seed 3/--seed 4} --out c -f
 differ a/last.safetensors c/last.safetensors
 run 0 train $settings --json

@@ -90,12 +90,12 @@ if memory_limits; then
 
     wide="--net wide.txt --data synthetic --images 400 --classes 10 --batch 192 --epochs 2 -j 1 --compress lossless"
     run 0 train $wide --out roomy
-    shell 3 'ulimit -f 1000; "$comet" train $wide --memory 108MiB --spill . --out spilt --log spilt.jsonl'
+    shell 3 'ulimit -f 1000; "$comet" train $wide --memory 99MiB --spill . --out spilt --log spilt.jsonl'
     err_has 'step 1: .*could not spill [0-9]* bytes to . after [0-9]* others: File too large; spilt/last.safetensors holds step 0'
     if tail -1 spilt.jsonl | grep -q '"event":"error".*could not spill'; then pass; else fault "the log does not end with the error"; fi
-    shell 3 'ulimit -f 1000; "$comet" train $wide --memory 108MiB --spill .'
+    shell 3 'ulimit -f 1000; "$comet" train $wide --memory 99MiB --spill .'
     err_has 'File too large; nothing is kept'
-    run 0 train $wide --memory 108MiB --spill . --out spilt --resume
+    run 0 train $wide --memory 99MiB --spill . --out spilt --resume
     out_has 'saved activations .*, disk included), compression .* were spilled'
     same spilt/last.safetensors roomy/last.safetensors
 fi

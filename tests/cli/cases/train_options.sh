@@ -71,6 +71,7 @@ done <<'WORDS'
 --wd --weight-decay
 --weight_decay --weight-decay
 --workers --loader-threads
+--prefetch-factor --queue
 --num-workers --loader-threads
 --num_workers --loader-threads
 --jobs --threads
