@@ -191,7 +191,8 @@ static void put_tiles(const run *r, page *p)
         snprintf(note, sizeof note, "%s instead of ", human(BYTES, o.saved.stored, inner));
         const size_t at = strlen(note);
         snprintf(note + at, sizeof note - at, "%s", human(BYTES, o.saved.reference, inner));
-        put_tile(p, "saved for backward", human(TIMES, o.times, text), note);
+        snprintf(text, sizeof text, "%s less", human(TIMES, o.times, inner));
+        put_tile(p, "saved for backward", text, note);
     }
     if (o.speed > 0) {
         snprintf(note, sizeof note, "%s in all", human(SECONDS, o.seconds, inner));
@@ -333,7 +334,8 @@ static void cell_rate(const run *r, page *p, size_t at)
         page_put(p, ")");
     }
     put_known_text(p, at, r->start, "schedule", "schedule ", "");
-    put_known_number(p, at, r->start, "warmup_epochs", PLAIN, "warm-up of ", " epochs");
+    if (run_number(r->start, "warmup_epochs") > 0)
+        put_known_number(p, at, r->start, "warmup_epochs", PLAIN, "warm-up of ", " epochs");
 }
 
 static void cell_compression(const run *r, page *p, size_t at)

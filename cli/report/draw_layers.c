@@ -16,28 +16,26 @@ static bool is_first_of_tensor(const run *r, size_t at)
     return true;
 }
 
-static double value_of(const run *r, size_t at, assess_field field, bool once)
-{
-    return once && !is_first_of_tensor(r, at) ? NAN : r->consumers[at].field[field];
-}
-
-/* A block with a row for each consumer and a column for each field. */
+/* A block with a row for each consumer, or only for the first of each tensor, and a column for each field. */
 static bool fill(const run *r, const field_column *fields, size_t n_fields, bool once, chart *c)
 {
     block *b = chart_block(c);
+    size_t row = 0;
     if (!block_begin(b, r->name, r->n_consumers) || !block_label(b, "layer"))
         return false;
-    for (size_t f = 0; f < n_fields; f++) {
-        double *values = block_column(b, fields[f].name, fields[f].what);
-        for (size_t i = 0; values && i < r->n_consumers; i++)
-            values[i] = value_of(r, i, (assess_field)fields[f].field, once);
-        if (!values)
+    for (size_t f = 0; f < n_fields; f++)
+        if (!block_column(b, fields[f].name, fields[f].what))
             return false;
-    }
     for (size_t i = 0; i < r->n_consumers; i++) {
-        b->x[i] = (double)i + 0.5;
-        b->labels[i] = r->consumers[i].layer;
+        if (once && !is_first_of_tensor(r, i))
+            continue;
+        for (size_t f = 0; f < n_fields; f++)
+            b->columns[f].values[row] = r->consumers[i].field[fields[f].field];
+        b->x[row] = (double)row + 0.5;
+        b->labels[row++] = r->consumers[i].layer;
     }
+    b->n = row;
+    c->x.high = (double)row;
     return true;
 }
 

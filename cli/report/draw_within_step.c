@@ -76,9 +76,9 @@ static bool draw_step(const runs *all, size_t index, double most, page *p)
 {
     const run *r = &all->items[index];
     const run_timeline *t = &r->timelines[r->n_timelines - 1];
-    char id[32], title[80];
+    char id[32], title[80], step[HUMAN_BYTES];
     snprintf(id, sizeof id, "step-%zu", index + 1);
-    snprintf(title, sizeof title, "Memory within step %.0f", t->step);
+    snprintf(title, sizeof title, "Memory within step %s", human(COUNT, t->step, step));
     chart c = {.id = id,
                .title = title,
                .caption =

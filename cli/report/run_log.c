@@ -7,6 +7,9 @@
 #include "report/page.h"
 #include "report/run.h"
 
+/* More layers than any net has: a log that is not ours must not take forever. */
+enum { MOST_CONSUMERS = 4096 };
+
 /* Keys by field; those with a point are inside an object. */
 static const char *const step_keys[N_STEP_FIELDS] = {
     [S_RATE] = "rate",
@@ -169,6 +172,8 @@ static double tensor_of(const run *r, const cJSON *event, size_t at)
 static void add_assessment(run *r, const cJSON *event)
 {
     const size_t at = find_consumer(r, event);
+    if (at == MOST_CONSUMERS)
+        return;
     if (at == r->n_consumers) {
         run_consumer *items = array_grow(r->consumers, &r->consumers_room, r->n_consumers, sizeof *items);
         r->no_memory = r->no_memory || !items;
