@@ -14,6 +14,7 @@ enum {
     LABEL_HEIGHT = 15,
     MAX_END_LABELS = HEIGHT / LABEL_HEIGHT,
     MOST_DOTS = 200,
+    MOST_TICKS = 20,
     END_LABEL_LENGTH = 20
 };
 enum { NARROW_PLOT = 260, LETTER_WIDTH = 7, GROUP_LENGTH = 24 }; /* pixels and letters */
@@ -159,9 +160,20 @@ static void put_point(page *p, char command, double x, double y)
 
 /* ---- axes ---- */
 
-static double next_tick(const scale *s, double tick)
+/* The i-th tick, and how many there are: few, whatever the numbers. */
+static double tick_at(const scale *s, size_t i)
 {
-    return s->logarithmic ? tick * pow(10, s->step) : tick + s->step;
+    if (s->logarithmic)
+        return s->low * pow(10, s->step * (double)i);
+    return (ceil(s->low / s->step - 1e-9) + (double)i) * s->step;
+}
+
+static size_t count_ticks(const scale *s)
+{
+    size_t n = 0;
+    while (n < MOST_TICKS && tick_at(s, n) <= s->high + (s->high - s->low) * 1e-6)
+        n++;
+    return n;
 }
 
 /* Number of decimals that tell ticks apart. */
@@ -190,8 +202,8 @@ static char *tick_text(const scale *s, double tick, char text[HUMAN_BYTES])
 static void draw_y_axis(const chart *c, page *p)
 {
     char text[HUMAN_BYTES], place[24];
-    for (double tick = c->y.low; tick <= c->y.high * (c->y.logarithmic ? 1.001 : 1) + (c->y.logarithmic ? 0 : c->y.step * 1e-3);
-         tick = next_tick(&c->y, tick)) {
+    for (size_t i = 0; i < count_ticks(&c->y); i++) {
+        const double tick = tick_at(&c->y, i);
         place_text(place_y(&c->y, tick), place);
         page_format(p, "<line class=\"grid\" x2=\"100%%\" y1=\"%s\" y2=\"%s\"/><text class=\"ty\" x=\"-7\" y=\"%s\">%s</text>",
                     place, place, place, tick_text(&c->y, tick, text));
@@ -251,8 +263,8 @@ static void draw_x_axis(const chart *c, page *p)
         draw_turn(c, p);
     if (c->has_groups)
         draw_groups(c, p);
-    for (double tick = ceil(s->low / s->step - 1e-9) * s->step; c->has_x_ticks && tick <= s->high * (1 + 1e-9);
-         tick += s->step) {
+    for (size_t i = 0; c->has_x_ticks && i < count_ticks(s); i++) {
+        const double tick = tick_at(s, i);
         place_text(place_x(c, tick) / 10, place);
         page_format(p,
                     "<line class=\"tick\" x1=\"%s%%\" x2=\"%s%%\" y1=\"%d\" y2=\"%d\"/><text class=\"tx\" x=\"%s%%\" "
