@@ -1,7 +1,7 @@
 /*
  * comet demo train: a small residual net on Fashion-MNIST, once with raw and once with compressed activations, and a table of
  * both; then two steps of a large net within 1 GiB, with the largest batch that fits raw and compressed. Every run is `comet
- * train` in a process of its own. The logs of the first two stay in a folder.
+ * train` in a process of its own. The logs of the first two stay in a folder, with a page of them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -42,7 +42,7 @@ static const option options[] = {
     {0, "batch", "N", set_count, AT(batch), "images in a step (default 256)"},
     {0, "compress", "HOW", set_mode, AT(mode), "compression of the second run: lossless, fast, dense or auto (default auto)"},
     {0, "data", "SPEC", set_text, AT(data), "data as for train (default fashion, or synthetic where that is not installed)"},
-    {0, "out", "DIR", set_text, AT(out), "folder for the logs of both runs, made if missing (default comet-demo)"},
+    {0, "out", "DIR", set_text, AT(out), "folder for the logs and the page of both runs, made if missing (default comet-demo)"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "budget of the large net (default 1GiB)"},
     {0, "no-large", NULL, set_flag, AT(no_large), "leave out the large net"},
     {0, "seed", "N", set_u64, AT(seed), "seed of weights, order and augmentation (default 0)"},
@@ -206,14 +206,29 @@ static void make_folder(demo_args *args)
     args->out = NULL;
 }
 
-static void print_logs(const demo_args *args)
+/* Makes the page of both runs, and says where it and the logs are. */
+static cli_exit show_page(const demo_args *args)
 {
-    char raw[PATH_BYTES], compressed[PATH_BYTES];
+    char raw[PATH_BYTES], compressed[PATH_BYTES], page[PATH_BYTES];
+    char *text = NULL;
+    command c = {.n = 0};
     if (!args->out)
-        return;
+        return CLI_OK;
     log_path(args, RAW, raw);
     log_path(args, COMPRESSED, compressed);
-    printf("\nThe logs of both runs: %s and %s\n", raw, compressed);
+    snprintf(page, sizeof page, "%s/report.html", args->out);
+    command_word(&c, "comet");
+    command_word(&c, "report");
+    command_word(&c, raw);
+    command_word(&c, compressed);
+    command_text(&c, "--output", page);
+    command_word(&c, "--force");
+    command_text(&c, "--title", "The demo: resnet20 raw and compressed");
+    const cli_exit code = command_run(&c, "comet report", &text);
+    free(text);
+    if (code == CLI_OK && !args->json)
+        printf("\nThe logs of both runs: %s and %s\nA page with both to open in a browser: %s\n", raw, compressed, page);
+    return code;
 }
 
 /* ---- the large net ---- */
@@ -303,8 +318,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         cJSON_Delete(ends[i]);
     if (code == CLI_OK && has_time(&args, comet_seconds() - began))
         code = show_large(&args);
-    if (code == CLI_OK && !args.json)
-        print_logs(&args);
+    if (code == CLI_OK)
+        code = show_page(&args);
     return code;
 }
 
@@ -316,7 +331,7 @@ const verb verb_demo_train = {
     .details =
         "Then two steps of ResNet-50 within 1 GiB, with the largest batch that fits raw and compressed. Takes about four\n"
         "minutes on two cores, and 1 GiB of memory; where it would take more than five, the large net is left out. The\n"
-        "runs are 'comet train' with the options given here; their logs are written to --out.\n",
+        "runs are 'comet train' with the options given here; their logs and a page of both (comet report) are in --out.\n",
     .examples = "  comet demo\n"
                 "  comet demo train --compress dense\n"
                 "  comet demo train --data synthetic --steps 50 --json\n",

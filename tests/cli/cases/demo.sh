@@ -12,6 +12,9 @@ if has_training; then
     run 0 demo train --data synthetic --steps 2 --batch 16 -j 1 --no-large --out logs
     for row in accuracy 'peak memory' 'activation memory' '  ratio' 'images per second'; do out_has "^$row  *[0-9]"; done
     out_has '^The logs of both runs: logs/raw.jsonl and logs/compressed.jsonl'
+    out_has '^A page with both to open in a browser: logs/report.html$'
+    has logs/report.html '<title>The demo: resnet20 raw and compressed</title>'
+    has logs/report.html 'id="memory-2"'
     has logs/raw.jsonl '"event":"start".*"compress":"off"'
     has logs/compressed.jsonl '"event":"start".*"compress":"auto"'
     run 0 demo --data synthetic --steps 2 --batch 16 -j 1 --no-large --json
@@ -22,6 +25,7 @@ if has_training; then
     run 0 demo --data synthetic --steps 1 --batch 16 -j 1 --no-large --out none/such
     err_has 'none/such could not be made (No such file or directory); the logs of the runs are not kept'
     out_lacks 'The logs of'
+    out_lacks 'A page with both'
     # The large net: what does not fit raw is said so.
     run 0 demo --data synthetic --steps 1 --batch 16 -j 1 --memory 450MiB
     out_has '^ResNet-50 on images of 224 x 224 in 450 MiB: 2 steps'
