@@ -77,6 +77,13 @@ class Affine(_Sized):
                 ("scale", c_void_p), ("shift", c_void_p)]
 
 
+class Windows(_Sized):
+    """Of max pooling, whose indices are packed: comet_native_windows."""
+
+    _fields_ = [("size", c_size_t)] + [(name, c_uint64) for name in ("n_outer", "n_rows", "n_columns", "n_inner", "width")] + [
+        (name, c_uint32 * 2) for name in ("kernel", "stride", "padding", "dilation")]
+
+
 class Frame(_Sized):
     """The header of a frame: comet_native_frame."""
 
@@ -112,6 +119,7 @@ _FALLIBLE = {
     "encode": (c_void_p, POINTER(Job), c_void_p, POINTER(c_void_p)),
     "pack_two": (c_void_p, c_void_p, c_uint32, c_uint64, POINTER(c_void_p)),
     "pack_integers": (c_void_p, c_void_p, c_uint32, c_int, c_uint64, POINTER(c_void_p)),
+    "pack_windows": (c_void_p, POINTER(Windows), c_void_p, POINTER(c_void_p)),
     "pack_positive": (c_void_p, c_uint32, c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_uint64)),
     "compute": (c_void_p, POINTER(Affine), c_void_p, c_void_p, c_void_p, c_void_p),
     "decode": (c_void_p, c_void_p, c_void_p, c_size_t),

@@ -13,8 +13,9 @@ import math
 import torch
 
 from .adaptive import Adaptive
-from .bounds import ABSOLUTE, DENSE, LEVELS, STDDEV, Bound
+from .bounds import ABSOLUTE, AUTO, DENSE, LEVELS, STDDEV, Bound
 from .forms import ProbabilityForm, some_probabilities
+from .levels import Levels
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
 from .samples import TURN_BYTES
@@ -69,7 +70,7 @@ def _form_of(roles, tensor):
 class Assessor:
     adapts = True
 
-    def __init__(self, noise=0.01, level="fast", window=1000):
+    def __init__(self, noise=0.01, level="auto", window=1000):
         if not (0 < noise < 1):
             raise ValueError(f"noise={noise!r}: the share of noise that errors may add lies between 0 and 1; 0.01 is usual")
         if level not in LEVELS:
@@ -86,6 +87,7 @@ class Assessor:
         self.loss_mean = self.loss_spread = 0.0
         self.turn_filled, self.n_turns = 0, 1
         self.unsafe = False
+        self.levels = Levels()
 
     # ---- before a tensor is coded ----
 
@@ -96,7 +98,7 @@ class Assessor:
         place.roles |= site.roles
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles, saved.tensor)
-        level = DENSE if self.adaptive.n_assessed < _NARROW_ASSESSMENTS else self.level
+        level = self._level_of(site)
         keep_support = bool(NEEDS_SUPPORT & place.roles)
         if self.due or place.deviation == 0:
             place.deviation = self._deviation_of(saved.tensor, place)
@@ -107,6 +109,11 @@ class Assessor:
         if form:
             return Bound(self.start * place.deviation, ABSOLUTE, level, keep_support, form=form)
         return Bound(self.start, STDDEV, level, keep_support)
+
+    def _level_of(self, site):
+        if self.adaptive.n_assessed < _NARROW_ASSESSMENTS:
+            return DENSE
+        return self.levels.of(site) if self.level == AUTO else self.level
 
     def _deviation_of(self, tensor, place):
         """Of the values that are coded. That of a result of ReLU is about zero, as small values are what counts there."""
@@ -265,6 +272,8 @@ class Assessor:
         elif self.added:
             self.adaptive.restart(self.step)
         self.added = self.unsafe = False
+        if self.adaptive.n_assessed >= _NARROW_ASSESSMENTS:
+            self.levels.end_step(self.adaptive.n_assessed)
         self.step += 1
 
     def _assess(self):

@@ -33,18 +33,32 @@ def _of_views(saved, fields, bound):
     return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.dither, bound.form)
 
 
+def _pair(values):
+    return (values[0], values[-1])
+
+
+def _windows_of(node, kind, fields):
+    """(width of the planes, kernel, stride, padding, dilation) of a max pool's node; None for other nodes."""
+    pooled = next((f.tensor for f in fields if f.field == "self"), None) if kind == "MaxPool2DWithIndices" else None
+    if pooled is None:
+        return None
+    kernel = _pair(node._saved_kernel_size)
+    stride = _pair(node._saved_stride) if node._saved_stride else kernel  # none given: that of the kernel
+    return pooled.shape[-1], kernel, stride, _pair(node._saved_padding), _pair(node._saved_dilation)
+
+
 class Coder:
     def __init__(self, session, assessor):
         self.session, self.assessor = session, assessor
 
-    def code(self, saved, fields, kind, bound):
+    def code(self, node, saved, fields, kind, bound):
         """(content, may it be shared). The content is None where coding saves nothing."""
         tensor = saved.tensor
         dense, channels_last, first = layout_of(tensor)
         content = Content(self.session, dense, tensor, first)
         content.site = saved.site
         if tensor.dtype not in DTYPES:
-            coded = self._code_integers(content, dense)
+            coded = self._code_integers(content, dense, _windows_of(node, kind, fields) if dense is tensor else None)
         elif bound.form is not None and dense is tensor and self._code_form(content, saved, fields, kind, bound):
             coded = True
         else:
@@ -57,8 +71,10 @@ class Coder:
         content.coded_bytes = self.session.block_bytes(block)
         return True
 
-    def _code_integers(self, content, dense):
+    def _code_integers(self, content, dense, windows):
         block = self.session.pack_two(dense) if dense.dtype in (torch.bool, torch.uint8) else None
+        if windows is not None and dense.dtype is torch.int64 and dense.dim() == 4 and dense.numel() > 0:
+            block = self.session.pack_windows(dense, *windows)
         if block is None and dense.dtype is not torch.bool:
             block = self.session.pack_integers(dense)
         return block is not None and self._set_block(content, block)

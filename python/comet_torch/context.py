@@ -22,12 +22,12 @@ _OLDEST = (1, 13)
 _STATE_VERSION = 1
 
 
-def compress(model=None, optimizer=None, *, eb=None, level="fast", noise=0.01, overrides=None):
+def compress(model=None, optimizer=None, *, eb=None, level="auto", noise=0.01, overrides=None):
     """Keeps what forward saves for backward compressed, within the `with` block.
 
     model, optimizer: whose bounds adapt. A step is one of the optimiser's; without one, it ends where forward follows a backward pass.
     eb: a fixed bound instead, for all tensors that may have an error: a number, "0.1std", "0.01range" or "lossless".
-    level: "fast", "dense" or "auto", as on the command line.
+    level: "fast", "dense" (fewer bytes, more time) or "auto": dense where that is worth its time. Values are the same.
     noise: the share of each gradient's own noise that errors may add, for bounds that adapt.
     overrides: parts of the model by patterns of their modules' names, {"layer1.*": dict(eb=...), "*.attn": "lossless"}; "raw" leaves
     tensors alone, and the last pattern that fits decides.

@@ -4,6 +4,7 @@ A `Ticket` is one saved tensor. It holds the tensor itself where that passes thr
 storage, or of a part of one. Several tickets may share a content: the result of a ReLU is also the input of the next convolution, and
 q, k and v are views of one storage.
 """
+import time
 import weakref
 
 import torch
@@ -110,11 +111,14 @@ class Content:
 
     def decode(self):
         """The dense tensor, decoded."""
+        began = time.perf_counter() if self.site is not None and self.site.coding is not None else None
         dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
         if self.pieces is None:
             self.session.decode(self.block, dense)
         else:
             self.pieces.decode(self.session.decode, dense)
+        if began is not None and self.site.coding is not None:
+            self.site.coding.add(0, time.perf_counter() - began)
         return dense
 
 

@@ -178,13 +178,15 @@ class Hooks:
         bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
         if bound is RAW or site.incompressible:
             return None
-        content, shared = self.coder.code(saved, fields, kind, bound)
+        content, shared = self.coder.code(node, saved, fields, kind, bound)
         if content is None:
             site.incompressible = True
             return None
         if shared:
             self.registry.add(storage, content)
         self.report.coded(site, content)
+        if site.coding is not None:
+            site.coding.add(content.coded_bytes, content.seconds)
         return content
 
     def _derived(self, node, saved, site):

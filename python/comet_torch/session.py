@@ -9,7 +9,8 @@ import os
 import torch
 
 from comet_codec import CometError
-from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Affine, Figures, Job, native)
+from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Affine, Figures, Job, Windows,
+                                  native)
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 _SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
@@ -91,6 +92,18 @@ class Session:
         block = ctypes.c_void_p()
         self.native.comet_native_pack_integers(self.handle, tensor.data_ptr(), tensor.element_size(), tensor.dtype in _SIGNED,
                                                tensor.numel(), ctypes.byref(block))
+        return block.value
+
+    def pack_windows(self, indices, width, kernel, stride, padding, dilation):
+        """A block of max pooling's indices, N C H W, or None where they are not of such windows. `width` is that of the planes which
+        they number, the others are pairs."""
+        n, channels, rows, columns = indices.shape
+        planar = indices.is_contiguous()
+        windows = Windows(n_outer=n * channels if planar else n, n_rows=rows, n_columns=columns, n_inner=1 if planar else channels,
+                          width=width)
+        windows.kernel[:], windows.stride[:], windows.padding[:], windows.dilation[:] = kernel, stride, padding, dilation
+        block = ctypes.c_void_p()
+        self.native.comet_native_pack_windows(self.handle, ctypes.byref(windows), indices.data_ptr(), ctypes.byref(block))
         return block.value
 
     def pack_positive(self, tensor):

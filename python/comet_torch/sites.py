@@ -11,7 +11,7 @@ class Site:
     the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
 
     __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible",
-                 "derivable", "figures")
+                 "derivable", "figures", "coding")
 
     def __init__(self, key, module, index, n_elements):
         self.key, self.module, self.index, self.n_elements = key, module, index, n_elements
@@ -21,6 +21,7 @@ class Site:
         self.incompressible = False  # coding saved nothing: the tensor passes through from then on
         self.derivable = None  # the version of its tensor that is computed again; None: not tried yet, NEVER: it cannot be
         self.figures = None
+        self.coding = None  # of levels.py: what a level costs here, in steps that find out
 
     def learn(self, role):
         """A node reads the tensor in this role."""

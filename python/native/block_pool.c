@@ -139,7 +139,7 @@ static bool is_whole_segment(const tag *t)
 static bool has_too_much(const block_pool *pool)
 {
     const uint64_t free_bytes = pool->figures.reserved - pool->figures.used;
-    return free_bytes > SEGMENT_BYTES && free_bytes > pool->figures.reserved / 4;
+    return free_bytes > SEGMENT_BYTES && free_bytes > pool->figures.reserved / 16;
 }
 
 /* Gives empty segments back, first the one that has just become empty. */

@@ -27,9 +27,9 @@ struct comet_native_session {
     comet_decoder *decoder;
 };
 
-typedef enum block_kind { BLOCK_FRAME = 0, BLOCK_TWO = 1, BLOCK_INTEGERS = 2 } block_kind;
+typedef enum block_kind { BLOCK_FRAME = 0, BLOCK_TWO = 1, BLOCK_INTEGERS = 2, BLOCK_WINDOWS = 3 } block_kind;
 
-/* The payload follows: a frame, or 64-bit words of packed bits. */
+/* The payload follows: a frame, or 64-bit words of packed bits, which a comet_native_windows precedes in one kind. */
 struct comet_native_block {
     uint32_t kind; /* block_kind */
     uint32_t element_bytes;
@@ -56,5 +56,6 @@ void array_run(comet_native_session *session, uint64_t n_elements, void (*part)(
 
 void two_unpack(comet_native_session *session, const comet_native_block *block, void *dst);
 void integers_unpack(comet_native_session *session, const comet_native_block *block, void *dst);
+void windows_unpack(comet_native_session *session, const comet_native_block *block, void *dst);
 
 #endif

@@ -92,6 +92,19 @@ COMET_API int comet_native_pack_two(comet_native_session *session, const void *s
 COMET_API int comet_native_pack_integers(comet_native_session *session, const void *src, uint32_t element_bytes, int is_signed,
                                          uint64_t n_elements, comet_native_block **out);
 
+/* Indices of 2-D max pooling, [n_outer][n_rows][n_columns][n_inner]: each numbers a place of a plane that is `width` wide,
+ * within the window of its row and column. kernel, stride, padding and dilation are those of rows, then of columns. */
+typedef struct comet_native_windows {
+    size_t size;
+    uint64_t n_outer, n_rows, n_columns, n_inner, width;
+    uint32_t kernel[2], stride[2], padding[2], dilation[2];
+} comet_native_windows;
+
+/* Stores indices exactly, in as few bits as a window has places for: 4 for 3 x 3. Where one is outside its window, or a window
+ * has more than 256 places, *out becomes null, and the call succeeds. */
+COMET_API int comet_native_pack_windows(comet_native_session *session, const comet_native_windows *windows,
+                                        const int64_t *indices, comet_native_block **out);
+
 /* ---- results of ReLU: signs, and values that follow from other arrays ---- */
 
 /* Stores where an array of f32, f16 or bf16 is not <= 0, one bit an element, as a block of bytes 0 and 1. A NaN counts as

@@ -9,8 +9,8 @@
 #include "blocks.h"
 #include "huge_pages.h"
 
-/* Bytes of the scratch buffer that stay resident between calls. */
-#define SCRATCH_KEPT ((size_t)16 << 20)
+/* Bytes of the scratch buffer that stay resident between calls: one huge page. Backward, when memory peaks, encodes nothing. */
+#define SCRATCH_KEPT ((size_t)2 << 20)
 
 const char *comet_native_version(void)
 {
@@ -231,6 +231,8 @@ int comet_native_decode(comet_native_session *session, const comet_native_block 
     TRY(array_check(dst, block->element_bytes, dst_bytes / block->element_bytes));
     if (block->kind == BLOCK_TWO)
         two_unpack(session, block, dst);
+    else if (block->kind == BLOCK_WINDOWS)
+        windows_unpack(session, block, dst);
     else
         integers_unpack(session, block, dst);
     return COMET_OK;

@@ -10,7 +10,10 @@ from torch import nn
 
 import comet_torch
 from comet_torch.assess import Assessor
+from comet_torch.bounds import DENSE, FAST
+from comet_torch.levels import Cost, Levels, choose
 from comet_torch.samples import Sample, ConvolutionSampler, ProductSampler
+from comet_torch.sites import Site
 from simulation import gradient_like
 
 torch.set_num_threads(2)
@@ -314,3 +317,62 @@ def test_a_product_holds_all_its_factors_responsible():
     assert 0.05 < a / b < 20 and min(a, b) > 1e-3
     ratios = [state.sigma_measured / state.sigma_target for state in limiting_states(memory)]
     assert all(not ratio > 1.5 for ratio in ratios)
+
+
+# ---- levels ----
+
+
+def test_levels_give_the_same_values():
+    """That is why level auto may go by the clock: a run has the same bits whatever it chooses."""
+    found = {}
+    for level in ("fast", "dense"):
+        net, _ = make()
+        torch.manual_seed(5)
+        with comet_torch.compress(net, eb="0.1std", level=level) as mem:
+            for x, y in batches(1, 1):
+                F.cross_entropy(net(x), y).backward()
+        found[level] = [p.grad for p in net.parameters()], mem.figures.totals()["stored"]
+    assert all(torch.equal(a, b) for a, b in zip(found["fast"][0], found["dense"][0]))
+    assert found["dense"][1] != found["fast"][1]
+
+
+def test_level_auto_trains_to_the_same_bits():
+    states, levels = [], []
+    for level in ("fast", "auto"):
+        net, optimiser = make()
+        with comet_torch.compress(net, optimiser, level=level) as mem:
+            for x, y in batches(14, 1):
+                optimiser.zero_grad()
+                F.cross_entropy(net(x), y).backward()
+                optimiser.step()
+        states.append(net.state_dict())
+        levels.append(mem.assessor.levels)
+    assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
+    assert levels[1].n_chosen >= 2 and len(levels[1].costs[DENSE]) > 4
+
+
+def cost(n_bytes, seconds):
+    found = Cost()
+    found.add(n_bytes, seconds)
+    return found
+
+
+def test_dense_goes_where_it_saves_most_for_its_time():
+    fast = {"a": cost(100, 1.0), "b": cost(100, 1.0), "c": cost(100, 1.0), "d": cost(100, 1.0), "only fast": cost(9, 9)}
+    dense = {"a": cost(50, 2.0), "b": cost(90, 1.1), "c": cost(60, 1.5), "d": cost(120, 1.0), "only dense": cost(1, 0.1)}
+    assert choose(fast, dense, 0.0) == set()
+    assert choose(fast, dense, 0.6) == {"b", "c"}  # 100, 80 and 50 bytes a second
+    assert choose(fast, dense, 1.2) == {"b", "c"}  # no time is left for a
+    assert choose(fast, dense, 10) == {"a", "b", "c"}  # never d, of which dense makes more
+
+
+def test_trials_of_levels_follow_assessments():
+    """Two steps of a trial: the first time, and each time that assessments have doubled."""
+    levels, site, trials = Levels(), Site("key", "", 0, 1), []
+    for n_assessed in (2, 2, 2, 2, 3, 3, 4, 4, 4, 5, 8, 8, 8):
+        levels.end_step(n_assessed)
+        trials.append(levels.trial)
+        level = levels.of(site)
+        assert level == (levels.trial if levels.trial is not None else FAST)
+        assert (site.coding is None) == (levels.trial is None)
+    assert trials == [FAST, DENSE, None, None, None, None, FAST, DENSE, None, None, FAST, DENSE, None]

@@ -340,6 +340,40 @@ def test_masks_and_integers_are_exact_and_small():
     assert ratios["MaxPool2DWithIndices.result1"] > 6  # of eight bytes
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("pool", [dict(kernel_size=3, stride=2, padding=1), dict(kernel_size=2), dict(kernel_size=(2, 3), stride=(1, 2)),
+                                  dict(kernel_size=3, dilation=2), dict(kernel_size=3, stride=2, ceil_mode=True),
+                                  dict(kernel_size=17, stride=1)])
+def test_indices_of_a_max_pool_take_few_bits(pool, channels_last):
+    """Gradients are those of plain PyTorch bit for bit, also where the largest value stands at the edge or is a NaN."""
+    x = torch.randn(4, 32, 30, 26)
+    x[0, 0, 0, 0], x[0, 1, 5, 5], x[1, 2] = float("inf"), float("nan"), 0.0
+    x = x.contiguous(memory_format=torch.channels_last) if channels_last else x
+    gradients = []
+    for packed in (False, True):
+        leaf = x.clone().requires_grad_()
+        if packed:
+            with context() as mem:
+                y = F.max_pool2d(leaf, **pool)
+                y.backward(torch.arange(y.numel(), dtype=torch.float32).reshape(y.shape))
+        else:
+            y = F.max_pool2d(leaf, **pool)
+            y.backward(torch.arange(y.numel(), dtype=torch.float32).reshape(y.shape))
+        gradients.append(leaf.grad)
+    assert torch.equal(*gradients)
+    (site,) = [s for s in mem.figures.sites if "result1" in s.key]
+    few = pool["kernel_size"] != 17  # 289 places are too many for a byte: offsets are packed
+    assert site.figures.raw / site.figures.coded > (14 if few else 5)
+
+
+def test_indices_of_a_pool_without_a_batch():
+    x = torch.randn(64, 40, 40, requires_grad=True)
+    with context() as mem:
+        F.max_pool2d(x, 2).sum().backward()
+    assert float(x.grad.sum()) == 64 * 20 * 20
+    assert used_blocks(mem) == 0
+
+
 INTERVALS = [lambda x: F.hardtanh(x), lambda x: F.relu6(x * 3), lambda x: F.hardsigmoid(x * 3), lambda x: x.clamp(-0.5, 1.5),
              lambda x: x.clamp(min=0.25), lambda x: x.clamp(max=0.0), lambda x: F.threshold(x, 0.1, 20.0)]
 
