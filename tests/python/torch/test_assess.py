@@ -348,7 +348,7 @@ def test_level_auto_trains_to_the_same_bits():
         states.append(net.state_dict())
         levels.append(mem.assessor.levels)
     assert all(torch.equal(states[0][key], states[1][key]) for key in states[0])
-    assert levels[1].n_chosen >= 2 and len(levels[1].costs[DENSE]) > 4
+    assert levels[1].n_chosen >= 2 and len(levels[1].costs[DENSE]) >= 4
 
 
 def cost(n_bytes, seconds):
