@@ -35,6 +35,8 @@ class Role(Enum):
     SHAPE = "shape only"  # backward reads its shape, never its values
     INTEGERS = "integers"
 
+    __hash__ = object.__hash__  # Enum's own is a Python function, which costs a microsecond several times a tensor
+
 
 # Roles whose values may come back with an error.
 LOSSY = frozenset(
