@@ -361,7 +361,7 @@ def test_dense_goes_where_it_saves_most_for_its_time():
     fast = {"a": cost(100, 1.0), "b": cost(100, 1.0), "c": cost(100, 1.0), "d": cost(100, 1.0), "only fast": cost(9, 9)}
     dense = {"a": cost(50, 2.0), "b": cost(90, 1.1), "c": cost(60, 1.5), "d": cost(120, 1.0), "only dense": cost(1, 0.1)}
     assert choose(fast, dense, 0.0) == set()
-    assert choose(fast, dense, 0.6) == {"b", "c"}  # 100, 80 and 50 bytes a second
+    assert choose(fast, dense, 0.65) == {"b", "c"}  # 100, 80 and 50 bytes a second
     assert choose(fast, dense, 1.2) == {"b", "c"}  # no time is left for a
     assert choose(fast, dense, 10) == {"a", "b", "c"}  # never d, of which dense makes more
 
