@@ -107,6 +107,8 @@ cli_exit command_start(command *c, const char *what, const turn_ring *ring, size
 {
     int ends[2];
     fflush(stdout);
+    if (say_is_quiet())
+        command_word(c, "-q");
     if (pipe2(ends, O_CLOEXEC) != 0)
         return fail_errno(CLI_FAILED, errno, what);
     const pid_t self = getpid();

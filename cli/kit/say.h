@@ -40,6 +40,9 @@ void say_set_verb(const char *verb);
 void say_set_quiet(void);
 bool say_is_quiet(void);
 
+/* Where errors alone are wanted: what is printed on stdout to be followed on a terminal is not printed. */
+void say_hide_stdout(void);
+
 /* One line on stderr after "comet VERB: ", with control characters made visible; nothing where errors alone are wanted. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);
 

@@ -15,6 +15,7 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/run_config.h"
 #include "train/train_budget.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
@@ -440,7 +441,9 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
             return code;
         p->weights = weights;
     }
-    p->user = report;
+    run_config config = {.params = p, .report = report};
+    p->event = run_config_event;
+    p->user = &config;
     catch_signals();
     if (finds_rate) {
         const cli_exit code = find_rate(args, p, report);
@@ -514,6 +517,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     comet_train_params params;
     (void)operands, (void)n_operands;
     const run_settings earlier = settings_of_run(args);
+    if (!args->json)
+        say_hide_stdout();
     cli_exit code = check_args(args);
     if (code == CLI_OK)
         code = check_out(args);

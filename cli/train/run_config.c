@@ -1,0 +1,103 @@
+/* The options of a run in its folder; see run_config.h. */
+#include "train/run_config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "kit/config.h"
+#include "kit/file_io.h"
+#include "kit/number.h"
+
+enum { NUMBER_BYTES = 40 };
+
+/* Not options of the run, or written from its parameters. */
+static const char *const left_out[] = {
+    "config",    "out",      "log",          "resume", "force",     "json",      "quiet",        "dump-activations",
+    "dump-step", "batch",    "accumulate",   "seed",   "epochs",    "optimiser", "rate",         "schedule",
+    "warmup",    "momentum", "weight-decay", "clip",   "smoothing", "threads",   "convolutions", NULL};
+
+static void add_u64(json *j, const char *name, uint64_t value)
+{
+    char text[NUMBER_BYTES];
+    snprintf(text, sizeof text, "%" PRIu64, value);
+    config_add(j, name, text);
+}
+
+static void add_double(json *j, const char *name, double value)
+{
+    char text[NUMBER_BYTES];
+    number_format(value, text, sizeof text);
+    config_add(j, name, text);
+}
+
+/* The shortest text that reads back as the same float. */
+static void add_float(json *j, const char *name, float value)
+{
+    char text[NUMBER_BYTES];
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (!((float)strtod(text, NULL) != value))
+            break;
+    }
+    config_add(j, name, text);
+}
+
+static const char *schedule_name(comet_schedule_kind kind)
+{
+    static const char *const names[] = {"constant", "step", "cosine", "onecycle"};
+    return names[kind];
+}
+
+static void add_params(json *j, const comet_train_params *p)
+{
+    const comet_model_params *m = &p->model;
+    const comet_optimiser *o = &m->optimiser;
+    add_u64(j, "batch", m->batch);
+    add_u64(j, "accumulate", m->accumulate > 0 ? m->accumulate : 1);
+    add_u64(j, "epochs", p->epochs);
+    add_u64(j, "seed", m->seed);
+    config_add(j, "optimiser", o->kind == COMET_OPTIMISER_SGD ? "sgd" : "adamw");
+    add_double(j, "rate", p->schedule.rate);
+    config_add(j, "schedule", schedule_name(p->schedule.kind));
+    if (p->schedule.kind != COMET_SCHEDULE_ONECYCLE)
+        add_double(j, "warmup", p->schedule.warmup_epochs);
+    if (o->kind == COMET_OPTIMISER_SGD)
+        add_float(j, "momentum", o->momentum);
+    add_float(j, "weight-decay", o->weight_decay);
+    if (o->clip_norm > 0)
+        add_float(j, "clip", o->clip_norm);
+    add_float(j, "smoothing", m->label_smoothing);
+    add_u64(j, "threads", m->n_threads > 0 ? m->n_threads : comet_cores());
+    config_add(j, "convolutions", comet_convolutions_name(m->convolutions));
+}
+
+/* A failure is told, and the run goes on: it needs the file no more than state.json. */
+static void write_config(const comet_train_params *p)
+{
+    char path[4096];
+    json j = json_begin();
+    json_add_text(&j, "comet", comet_version());
+    json_add_text(&j, "verb", "train");
+    config_add_settings(&j, left_out);
+    add_params(&j, p);
+    char *text = j.failed ? NULL : cJSON_Print(j.root);
+    cJSON_Delete(j.root);
+    if (!text || (size_t)snprintf(path, sizeof path, "%s/config.json", p->out) >= sizeof path) {
+        say("config.json was not written");
+    } else {
+        const piece pieces[] = {{text, strlen(text)}, {"\n", 1}};
+        file_write(path, true, pieces, 2);
+    }
+    cJSON_free(text);
+}
+
+void run_config_event(void *user, const comet_train_event *e)
+{
+    const run_config *c = user;
+    if (e->kind == COMET_EVENT_START && !e->finished && c->params->out)
+        write_config(c->params);
+    train_report_event(c->report, e);
+}
