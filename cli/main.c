@@ -11,27 +11,32 @@
 #include "base/nearest.h"
 #include "comet/codec.h"
 #include "kit/command_line.h"
+#include "kit/manual.h"
+#include "kit/topics.h"
 #include "training.h"
 #include "verbs.h"
 
 static const verb *const verbs[] = {&verb_train,    &verb_eval,     &verb_predict,    &verb_models, &verb_export, &verb_import,
                                     &verb_plan,     &verb_compress, &verb_decompress, &verb_info,   &verb_verify, &verb_bench,
-                                    &verb_generate, &verb_doctor,   &verb_report,     &verb_demo};
+                                    &verb_generate, &verb_doctor,   &verb_report,     &verb_demo,   NULL};
+enum { N_VERBS = N_ITEMS(verbs) - 1 };
 
 static const verb *find_verb(const char *name)
 {
-    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+    for (size_t i = 0; i < N_VERBS; i++)
         if (strcmp(verbs[i]->name, name) == 0)
             return verbs[i];
     return NULL;
 }
 
-static cli_exit unknown_verb(const char *name)
+static cli_exit unknown_verb(const char *name, bool or_topic)
 {
     nearest_word nearest = nearest_to(name, strlen(name));
-    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+    for (size_t i = 0; i < N_VERBS; i++)
         nearest_offer(&nearest, verbs[i]->name);
     nearest_offer(&nearest, "help");
+    if (or_topic)
+        topics_offer(&nearest);
     const char *best = nearest_best(&nearest);
     if (best)
         return fail(CLI_USAGE, "unknown verb '%s'; did you mean %s?", name, best);
@@ -41,7 +46,7 @@ static cli_exit unknown_verb(const char *name)
 static void print_absent(FILE *out)
 {
     fputs("\nnot in this build:", out);
-    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+    for (size_t i = 0; i < N_VERBS; i++)
         if (verbs[i]->absent)
             fprintf(out, " %s,", verbs[i]->name);
     fprintf(out, " bench train, demo train\n  it has no training: %s\n", training_missing());
@@ -50,7 +55,7 @@ static void print_absent(FILE *out)
 static void print_verbs(FILE *out)
 {
     fputs("\nverbs:\n", out);
-    for (size_t i = 0; i < N_ITEMS(verbs); i++)
+    for (size_t i = 0; i < N_VERBS; i++)
         if (!verbs[i]->absent)
             fprintf(out, "  %-12s %s\n", verbs[i]->name, verbs[i]->summary);
     fputs("  help         Print the page of a verb, as 'comet VERB --help' does\n", out);
@@ -68,6 +73,8 @@ static void print_overview(FILE *out)
               "within a bound you choose.\n",
               out);
     print_verbs(out);
+    if (out == stdout)
+        topics_list();
     fputs("\noptions:\n"
           "  -h, --help   print this page\n"
           "  --version    print the version\n\n"
@@ -112,15 +119,35 @@ static bool asks_for_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
+/* For the build: help --pages lists the manual pages, --man [VERB [SUBJECT]] prints one, --completion SHELL its completion. */
+static cli_exit generate(int argc, char **argv)
+{
+    const verb *v = argc > 1 ? find_verb(argv[1]) : NULL;
+    const verb *subject = v && argc > 2 ? find_subject(v, argv[2]) : NULL;
+    if (strcmp(argv[0], "--pages") == 0 && argc == 1)
+        manual_list(verbs);
+    else if (strcmp(argv[0], "--man") == 0 && (argc == 1 || strcmp(argv[1], "comet") == 0))
+        manual_overview(verbs);
+    else if (strcmp(argv[0], "--man") == 0 && v && !v->absent && (subject ? argc == 3 : argc == 2))
+        manual_verb(subject ? subject : v);
+    else if (strcmp(argv[0], "--completion") != 0 || argc != 2 || !completion_print(argv[1], verbs))
+        return fail(CLI_USAGE, "help takes a verb or a topic");
+    return CLI_OK;
+}
+
 static cli_exit help(int argc, char **argv)
 {
     if (argc == 0) {
         print_overview(stdout);
         return CLI_OK;
     }
+    if (strncmp(argv[0], "--", 2) == 0 && !asks_for_help(argv[0]))
+        return generate(argc, argv);
     const verb *v = find_verb(argv[0]);
+    if (!v && argc == 1 && topic_print(argv[0]))
+        return CLI_OK;
     if (!v)
-        return unknown_verb(argv[0]);
+        return unknown_verb(argv[0], true);
     const verb *subject = argc > 1 ? find_subject(v, argv[1]) : NULL;
     const int n_words = subject ? 2 : 1;
     if (argc > n_words)
@@ -170,7 +197,7 @@ static cli_exit dispatch(int argc, char **argv)
         return fail(CLI_USAGE, "unknown option '%s'", word);
     const verb *v = find_verb(word);
     if (!v)
-        return unknown_verb(word);
+        return unknown_verb(word, false);
     return run_verb(v, argc - 1, argv + 1);
 }
 

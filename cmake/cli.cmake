@@ -52,4 +52,24 @@ if(ZFP_INCLUDE_DIR AND ZFP_LIBRARY)
     target_include_directories(comet SYSTEM PRIVATE "${ZFP_INCLUDE_DIR}")
     target_link_libraries(comet PRIVATE "${ZFP_LIBRARY}")
 endif()
+# Where the documents are, seen from the program, wherever both are installed.
+file(RELATIVE_PATH docs_from_bin "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_DOCDIR}")
+set_source_files_properties(cli/kit/topics.c PROPERTIES COMPILE_DEFINITIONS "COMET_DOCS_FROM_BIN=\"${docs_from_bin}\"")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime
+        FILES_MATCHING PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")
+
+# Manual pages and completion are what the program says of its own tables, so it must run here.
+if(NOT CMAKE_CROSSCOMPILING)
+    set(manual_dir "${PROJECT_BINARY_DIR}/manual")
+    add_custom_command(OUTPUT "${manual_dir}/stamp"
+                       COMMAND "${PROJECT_SOURCE_DIR}/cmake/write_manual" $<TARGET_FILE:comet> "${manual_dir}"
+                       DEPENDS comet "${PROJECT_SOURCE_DIR}/cmake/write_manual" VERBATIM
+                       COMMENT "Writing manual pages and completion")
+    add_custom_target(comet_manual ALL DEPENDS "${manual_dir}/stamp")
+    install(DIRECTORY "${manual_dir}/man1/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT runtime)
+    install(FILES "${manual_dir}/comet.bash" RENAME comet DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+            COMPONENT runtime)
+    install(FILES "${manual_dir}/comet.zsh" RENAME _comet DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" COMPONENT runtime)
+    install(FILES "${manual_dir}/comet.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT runtime)
+endif()
 install(TARGETS comet RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT runtime)

@@ -261,7 +261,7 @@ const verb verb_report = {
         "RUN is a folder of 'comet train --out', or a log (--log). The page is one file that needs no network: curves of loss "
         "and\n"
         "accuracy, memory by class and within a step, bounds and errors by layer, time by part, what was run. Several runs\n"
-        "are shown side by side, up to 16. docs/report.md says how to read it.\n",
+        "are shown side by side, up to 16. 'comet help report.md' says how to read it.\n",
     .examples = "  comet report runs/first\n"
                 "  comet report runs/raw runs/compressed -o compare.html --title 'What compression costs'\n"
                 "  comet report runs/long --live\n"

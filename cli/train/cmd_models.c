@@ -221,7 +221,7 @@ const verb verb_models = {
     .usage = "[--show NAME | --net FILE] [--image N] [--classes N] [--json]",
     .details =
         "Without --show and --net it lists the built-in nets: input, classes, layers, parameters, and the multiply-adds\n"
-        "of one image going forward. docs/net_format.md describes the text format.\n",
+        "of one image going forward. 'comet help net_format' describes the text format.\n",
     .examples = "  comet models\n"
                 "  comet models --image 64 --classes 200\n"
                 "  comet models --show resnet20 > mine.net\n"

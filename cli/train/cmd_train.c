@@ -551,7 +551,7 @@ const verb verb_train = {
         "Same seed, data and threads (-j): the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
         "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add\n"
         "little to the noise that gradients have anyway; forward is exact. The default rate depends on the images of an\n"
-        "update: 0.1 x images / 256 with sgd, 0.004 x sqrt(images / 256) with adamw. docs/training.md has the details.\n",
+        "update: 0.1 x images / 256 with sgd, 0.004 x sqrt(images / 256) with adamw. 'comet help training' has more.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
                 "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
                 "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"

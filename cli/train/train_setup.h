@@ -24,9 +24,9 @@ typedef struct data_args {
     {                                                                                                        \
         0, "model", "NAME", set_text, offsetof(type, net.model), "a built-in net; 'comet models' lists them" \
     }
-#define OPTION_NET(type)                                                                                                  \
-    {                                                                                                                     \
-        0, "net", "FILE", set_text, offsetof(type, net.file), "a net of your own in the text format (docs/net_format.md)" \
+#define OPTION_NET(type)                                                                                                       \
+    {                                                                                                                          \
+        0, "net", "FILE", set_text, offsetof(type, net.file), "a net of your own in the text format ('comet help net_format')" \
     }
 #define OPTION_CLASSES(type)                                                                                                \
     {                                                                                                                       \

@@ -116,3 +116,17 @@ run 2 compress in.npy -e 1 -t f31
 err_has 'did you mean f32?'
 run 2 compress in.npy -e 1 -o ''
 err_has 'empty'
+# Documents are topics, here those of the source tree.
+run 0 help tutorial
+out_has '^# Tutorial'
+run 0 help cli.md
+out_has '^# The command line'
+run 2 help tutorail
+err_has "did you mean tutorial?"
+run 2 help ../docs/cli
+run 0 help --man compress
+out_has '^\.TH COMET\\-COMPRESS 1 '
+run 0 help --completion fish
+out_has '^complete -c comet -n __fish_use_subcommand -f -a compress '
+run 2 help --completion tcsh
+run 2 help --man xyzzy
