@@ -136,13 +136,14 @@ static void on_signal(int number)
     raise(number);
 }
 
+/* Signals that are ignored, or that a verb handles by itself, stay so. */
 void file_guard(const char *path)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
     pending_path = path;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction now;
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == (path ? SIG_DFL : on_signal))
             signal(numbers[i], path ? on_signal : SIG_DFL);
     }
 }

@@ -549,12 +549,10 @@ const verb verb_train = {
     .usage = "--model NAME | --net FILE --data SPEC [options]",
     .details =
         "Same seed, data and threads (-j): the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
-        "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add\n"
-        "little to the noise that gradients have anyway; forward is exact. The default rate depends on the images of an\n"
-        "update: 0.1 x images / 256 with sgd, 0.004 x sqrt(images / 256) with adamw. 'comet help training' has more.\n",
+        "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add little\n"
+        "to the noise that gradients have anyway; forward is exact. 'comet help training' says more of all options.\n",
     .examples = "  comet train --model cnn28 --data fashion\n"
-                "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --log run.jsonl --out runs/a\n"
-                "  comet train --model resnet18 --data folder:DIR --image 224 --batch 32 --out runs/b --resume\n"
+                "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --out runs/a --resume\n"
                 "  comet train --model resnet50 --data folder:DIR --memory 4GiB --batch auto\n"
                 "  comet train --net mynet.txt --data npy:x.npy,y.npy --compress dense --noise 0.5%\n",
     .operands = (const char *const[]){NULL},
