@@ -135,7 +135,8 @@ bool run_is_over(const run *r)
 static double days_since_1970(int year, int month, int day)
 {
     const int y = month > 2 ? year : year - 1, m = (month + 9) % 12;
-    return 365.0 * y + floor(y / 4.0) - floor(y / 100.0) + floor(y / 400.0) + (153 * m + 2) / 5 + day - 1 - 719468;
+    const int days_before_month = (153 * m + 2) / 5;
+    return 365.0 * y + floor(y / 4.0) - floor(y / 100.0) + floor(y / 400.0) + days_before_month + day - 1 - 719468;
 }
 
 double run_date(const char *text)
