@@ -209,6 +209,13 @@ for _ in $(seq 100); do
     grep -q 'following 1 run' .err && break
     sleep 0.1
 done
+# After the page was written again, which has handlers of its own for signals.
+head -n 200 first/log.jsonl >live.jsonl
+before=$(size_of report.html)
+for _ in $(seq 100); do
+    [ "$(size_of report.html)" -ne "$before" ] && break
+    sleep 0.1
+done
 kill -TERM $pid
 wait $pid
 code=$?
