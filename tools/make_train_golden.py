@@ -4,7 +4,7 @@
 usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--out FOLDER] [NET...]
 
 Needs torch and torchvision (the stored files are of 1.13 and 0.14). A NET is a built-in one, or `operators` for the small nets of
-tests/train/operators.nets; without any, all are written. Nets are read from the text that `comet models --show` prints and run by
+tests/train/operators.nets, or `frozen` for nets in part frozen; without any, all are written. Nets are read from the text that `comet models --show` prints and run by
 tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
 images and labels come from a formula (tests/train/training.c), the salt in front of each name gives other ones. Everything is computed
 in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/train/test_oracle.c checks them.
@@ -37,6 +37,15 @@ CASES = {
 # Scale of the batch norms that end a bottleneck's branch, where it is not 1. With 1, every block of a ResNet-50 with random weights
 # doubles the rounding of the one before, relus flip, and torch's floats are 1e-2 from its doubles.
 RESIDUAL = {"resnet50": 1 / 16}
+# Nets of which a part is frozen, with rates of layers: what --freeze and --rate-of are given.
+FROZEN = [
+    ("resnet20", "conv1,bn1,layer*", ""),  # all but the head
+    ("resnet20", "conv1,bn1,layer1.*,layer2.0", "fc=10x"),  # the first layers
+    ("resnet20", "layer2", "layer3=0.5x,fc=4x"),  # gradients flow through
+    ("resnet20", "*bn*", ""),  # batch norms alone
+    ("resnet20", "*,!*.bias", "fc.bias=2x"),  # biases alone are trained
+    ("efficientnet_b0", "features.0,features.1,features.2,features.3,features.4", "classifier=10x"),
+]
 TORCHVISION = ("alexnet", "vgg16", "resnet18", "resnet50", "efficientnet_b0")
 MOMENTUM, WEIGHT_DECAY = 0.9, 5e-4
 ROBUST = 3e-4
@@ -89,18 +98,30 @@ def float_error(net, images, labels, salt, smoothing):
     twin.parameters, twin.statistics = dict(net.parameters), dict(net.statistics)
     twin.formula_weights(salt, torch.float32, residual_of(net))
     F.cross_entropy(twin.forward(images.float()), labels, label_smoothing=smoothing).backward()
-    total = sum(p.grad.norm() ** 2 for p in net.parameters.values()) ** 0.5
-    errors = [(twin.parameters[n].grad.to(p.dtype) - p.grad).norm() / max(p.grad.norm(), 1e-4 * total) for n, p in net.parameters.items()]
+    total = sum(p.grad.norm() ** 2 for p in net.trained().values()) ** 0.5
+    errors = [(twin.parameters[n].grad.to(p.dtype) - p.grad).norm() / max(p.grad.norm(), 1e-4 * total) for n, p in net.trained().items()]
     return float(f"{max(errors).item():.2g}")
 
 
-def run(net, case, salt, dtype, most, smoothing=0.0):
+def groups(net, rate, rates):
+    """Parameters with their rates; the last pattern that matches counts."""
+    factors = {name: 1.0 for name in net.trained()}
+    for pattern, factor in (item.split("=") for item in rates.split(",") if item):
+        for name in factors:
+            if torch_net.matches(pattern, name):
+                factors[name] = float(factor.rstrip("x"))
+    return [{"params": [net.parameters[name]], "lr": rate * factor} for name, factor in factors.items()]
+
+
+def run(net, case, salt, dtype, most, smoothing=0.0, freeze="", rates=""):
     batch, image, steps, rate = case
     net.formula_weights(salt, dtype, residual_of(net))
-    optimiser = torch.optim.SGD(net.parameters.values(), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
+    optimiser = torch.optim.SGD(groups(net, rate, rates), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
     result = {"net": net.name, "salt": salt, "batch": batch, "image": image, "steps": steps, "rate": rate, "momentum": MOMENTUM,
               "weight_decay": WEIGHT_DECAY, "label_smoothing": smoothing, "n_samples": most,
               "residual": residual_of(net), "losses": []}
+    if freeze:
+        result.update({"freeze": freeze, "rates": rates})
     for step in range(steps):
         images, labels = batch_of(net, salt, step, batch, dtype)
         optimiser.zero_grad()
@@ -108,10 +129,10 @@ def run(net, case, salt, dtype, most, smoothing=0.0):
         loss.backward()
         result["losses"].append(float(f"{loss.item():.9g}"))
         if step == 0:
-            result["gradients"] = {n: describe(n, p.grad, most) for n, p in net.parameters.items()}
+            result["gradients"] = {n: describe(n, p.grad, most) for n, p in net.trained().items()}
             result["statistics"] = {n: describe(n, s, most) for n, s in net.statistics.items()}
             result["float_error"] = float_error(net, images, labels, salt, smoothing)
-            if net.name in TORCHVISION and smoothing == 0:
+            if net.name in TORCHVISION and smoothing == 0 and not freeze:
                 check_torchvision(net, images, labels, loss.item())
         optimiser.step()
     print(f"{net.name}: losses {result['losses'][0]:.4f} ... {result['losses'][-1]:.4f}", flush=True)
@@ -145,6 +166,18 @@ def zoo(name, comet, salt, dtype):
     return [run(net, CASES[name], salt, dtype, N_SAMPLES["zoo"])]
 
 
+def frozen(comet, salt, dtype):
+    results = []
+    for name, freeze, rates in FROZEN:
+        batch, image, _, rate = CASES[name]
+        text = subprocess.run([comet, "models", "--show", name, "--image", str(image)], check=True, capture_output=True, text=True)
+        net = torch_net.Net(text.stdout)
+        net.freeze(freeze)
+        case = (batch, image, 8, rate)
+        results.append(run(net, case, robust_salt(net, case, salt), dtype, N_SAMPLES["operators"], 0.0, freeze, rates))
+    return results
+
+
 def write(path, results):
     """One tensor a line, so that a change shows in review."""
     text = json.dumps({"torch": torch.__version__.split("+")[0], "cases": results})
@@ -162,8 +195,11 @@ def main():
     args = parser.parse_args()
     dtype = torch.float32 if args.float else torch.float64
     args.out.mkdir(parents=True, exist_ok=True)
-    for name in args.nets or ["operators", *CASES]:
-        results = operators(args.salt, dtype) if name == "operators" else zoo(name, args.comet, args.salt, dtype)
+    for name in args.nets or ["operators", "frozen", *CASES]:
+        if name == "frozen":
+            results = frozen(args.comet, args.salt, dtype)
+        else:
+            results = operators(args.salt, dtype) if name == "operators" else zoo(name, args.comet, args.salt, dtype)
         write(args.out / f"{name}.json", results)
 
 

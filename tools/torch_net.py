@@ -1,4 +1,5 @@
 """Nets of Comet's text format (docs/net_format.md) in PyTorch, and numbers by the formula of tests/train/training.c."""
+import fnmatch
 import math
 
 import numpy
@@ -40,6 +41,12 @@ def formula_labels(name, classes, n):
 # ---- nets ----
 
 
+def matches(pattern, name):
+    parts = name.split(".")
+    return any(fnmatch.fnmatchcase(".".join(parts[: n + 1]), pattern) for n in range(len(parts)))
+
+
+
 def pair(text):
     parts = [int(p) for p in text.split("x")]
     return (parts[0], parts[-1])
@@ -64,6 +71,7 @@ class Net:
 
     def __init__(self, text):
         self.layers, self.name, self.input = [], "net", None
+        self.frozen = set()  # names of parameters that are not trained
         for line in text.splitlines():
             words = line.split("#")[0].replace(" = ", "=", 1).split() if line.strip() else []
             if not words:
@@ -113,7 +121,7 @@ class Net:
             return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
         if kind == "batch_norm":
             return F.batch_norm(x, self.statistics[name + ".running_mean"], self.statistics[name + ".running_var"],
-                                p[name + ".weight"], p[name + ".bias"], True, layer.number("momentum", 0.1),
+                                p[name + ".weight"], p[name + ".bias"], not {name + ".weight", name + ".bias"} <= self.frozen, layer.number("momentum", 0.1),
                                 layer.number("eps", 1e-5))
         if kind in ("max_pool", "avg_pool"):
             pool = F.max_pool2d if kind == "max_pool" else F.avg_pool2d
@@ -147,9 +155,23 @@ class Net:
             else:
                 scale = residual if name.endswith(".bn3.weight") else 1.0
                 filled = formula(salt + name, scale if name in self.scales() else 0, 0.125 * scale, p.shape)
-            self.parameters[name] = filled.to(dtype).requires_grad_()
+            self.parameters[name] = filled.to(dtype).requires_grad_(name not in self.frozen)
         for name, s in self.statistics.items():
             self.statistics[name] = (torch.ones if name.endswith("_var") else torch.zeros)(s.shape, dtype=dtype)
+
+    def freeze(self, patterns):
+        """As --freeze: patterns with commas between them, ! takes out, and a pattern may match the part before a dot."""
+        self.frozen = {name for name in self.parameters if self.last_match(patterns, name)}
+
+    def last_match(self, patterns, name):
+        frozen = False
+        for pattern in filter(None, patterns.split(",")):
+            if matches(pattern.lstrip("!"), name):
+                frozen = not pattern.startswith("!")
+        return frozen
+
+    def trained(self):
+        return {name: p for name, p in self.parameters.items() if name not in self.frozen}
 
     def scales(self):
         return {layer.name + ".weight" for layer in self.layers if layer.kind == "batch_norm"}

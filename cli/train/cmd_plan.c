@@ -18,6 +18,7 @@ typedef struct plan_args {
     uint64_t image, channels, batch, memory, n_threads, queue;
     comet_optimiser_kind optimiser;
     convolutions_arg convolutions;
+    groups_args groups;
     bool json, no_recompute;
 } plan_args;
 
@@ -31,6 +32,7 @@ static const option options[] = {
     {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256)"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_FREEZE(plan_args),
     OPTION_NOISE(plan_args),
     OPTION_SIGMA(plan_args),
     OPTION_OVERHEAD(plan_args),
@@ -222,6 +224,7 @@ static comet_model_params model_params(const plan_args *args)
     params.convolutions = args->convolutions.value;
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
+    params.freeze = args->groups.freeze[0] != '\0' ? args->groups.freeze : NULL;
     comet_optimiser_init(&params.optimiser, args->optimiser);
     compression_fill(&args->compression, COMET_COMPRESS_OFF, &params.compression);
     return params;

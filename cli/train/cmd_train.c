@@ -36,6 +36,7 @@ typedef struct train_args {
     compression_args compression;
     convolutions_arg convolutions;
     budget_args budget;
+    groups_args groups;
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads, queue;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
@@ -103,6 +104,9 @@ static const option options[] = {
     {0, "weights", "FILE", set_text, AT(weights),
      "safetensors or run folder to begin from, also with other classes (default: random)"},
     {0, "weights-partial", NULL, set_flag, AT(weights_partial), "take of --weights what fits the net, and list the rest"},
+    OPTION_FREEZE(train_args),
+    {0, "rate-of", "PATTERN=R", set_joined, AT(groups.rates),
+     "rates of their own: fc=10x (times the run's), fc=0.01 ...; again for more"},
     {0, "out", "DIR", set_text, AT(out), "folder for checkpoints, made if missing (default: none are written)"},
     {0, "resume", NULL, set_flag, AT(resume), "continue from the checkpoint in --out, if there is one"},
     {0, "save-steps", "N", set_count, AT(save_steps),
@@ -167,6 +171,12 @@ static uint32_t usual_batch(const comet_net *net)
     return comet_net_shape(net, 0).height > SMALL_IMAGE ? SMALL_BATCH : USUAL_BATCH;
 }
 
+/* NULL where it is empty. */
+static const char *text_or_null(const char *text)
+{
+    return text[0] != '\0' ? text : NULL;
+}
+
 static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
 {
     model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
@@ -175,6 +185,8 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     model->convolutions = args->convolutions.value;
     model->no_recompute = args->no_recompute;
     model->accumulate = (uint32_t)args->accumulate;
+    model->freeze = text_or_null(args->groups.freeze);
+    model->rates = text_or_null(args->groups.rates);
     comet_optimiser_init(&model->optimiser, args->optimiser);
     model->optimiser.nesterov = args->nesterov;
     model->optimiser.clip_norm = (float)args->clip;
@@ -477,9 +489,25 @@ static cli_exit train(const train_args *args, bool finds_rate, comet_train_param
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 
-/* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
-static cli_exit keep_settings(const train_args *args, const run_settings *earlier, comet_train_params *p, char **choices)
+/* Texts that a run has from its checkpoint; for comet_text_free. */
+typedef struct kept_texts {
+    char *choices, *freeze, *rates;
+} kept_texts;
+
+static void free_kept(kept_texts *kept)
 {
+    comet_text_free(kept->choices);
+    comet_text_free(kept->freeze);
+    comet_text_free(kept->rates);
+}
+
+/* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
+static cli_exit keep_settings(const train_args *args, const run_settings *earlier, comet_train_params *p, kept_texts *kept)
+{
+    if (earlier->batch > 0 && comet_checkpoint_groups(args->out, &kept->freeze, &kept->rates) != COMET_OK)
+        return fail_status(COMET_ERROR_IO, NULL);
+    p->model.freeze = p->model.freeze ? p->model.freeze : kept->freeze;
+    p->model.rates = p->model.rates ? p->model.rates : kept->rates;
     if (earlier->batch > 0 && args->budget.batch.value == 0)
         p->model.batch = (uint32_t)earlier->batch; /* whatever memory there is now */
     p->model.n_threads = threads_before(args->n_threads, earlier->n_threads);
@@ -487,9 +515,16 @@ static cli_exit keep_settings(const train_args *args, const run_settings *earlie
         p->model.convolutions = earlier->convolutions;
     if (earlier->batch == 0 || p->model.convolutions != COMET_CONVOLUTIONS_TIMED)
         return CLI_OK;
-    const comet_status status = comet_checkpoint_convolutions(args->out, p->net, choices);
-    p->model.convolution_choices = *choices;
+    const comet_status status = comet_checkpoint_convolutions(args->out, p->net, &kept->choices);
+    p->model.convolution_choices = kept->choices;
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+}
+
+/* Layers that are frozen before they have learnt anything are seldom meant. */
+static void note_random(const train_args *args, const run_settings *earlier, const comet_train_params *p, train_report *report)
+{
+    if (p->model.freeze && !args->weights && earlier->batch == 0)
+        train_report_note(report, "what is frozen keeps random weights: --weights FILE begins with trained ones");
 }
 
 /* All that takes time to find out. */
@@ -511,7 +546,7 @@ static cli_exit settle(const train_args *args, const run_settings *earlier, come
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const train_args *args = given;
-    char *choices = NULL;
+    kept_texts kept = {0};
     train_report report = {.json = args->json};
     session s = {0};
     comet_train_params params;
@@ -530,14 +565,15 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = open_log(args, &report.log);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
-        code = keep_settings(args, &earlier, &params, &choices);
+        code = keep_settings(args, &earlier, &params, &kept);
+        note_random(args, &earlier, &params, &report);
     }
     if (code == CLI_OK)
-        code = settle(args, &earlier, &params, &choices, &report);
+        code = settle(args, &earlier, &params, &kept.choices, &report);
     if (code == CLI_OK)
         code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
     train_log_close(&report.log);
-    comet_text_free(choices);
+    free_kept(&kept);
     close_session(&s);
     return code;
 }

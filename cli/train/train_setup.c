@@ -41,6 +41,18 @@ bool set_u64(void *target, const char *text, reason *why)
     return number_u64(text, 0, UINT64_MAX, target, why);
 }
 
+bool set_joined(void *target, const char *text, reason *why)
+{
+    char *joined = target;
+    const size_t at = strlen(joined), n = strlen(text);
+    if (n == 0)
+        return reason_set(why, "the value is empty");
+    if (at + n + 2 > GROUPS_BYTES)
+        return reason_set(why, "all values together are longer than %d characters", GROUPS_BYTES - 2);
+    snprintf(joined + at, GROUPS_BYTES - at, "%s%s", at > 0 ? "," : "", text);
+    return true;
+}
+
 static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
 
 bool set_optimiser(void *target, const char *text, reason *why)

@@ -20,6 +20,18 @@ typedef struct data_args {
     bool strict;
 } data_args;
 
+/* What is frozen, and rates of layers: texts with commas between their parts, "" where none was given. */
+enum { GROUPS_BYTES = 4096 };
+typedef struct groups_args {
+    char freeze[GROUPS_BYTES], rates[GROUPS_BYTES];
+} groups_args;
+
+#define OPTION_FREEZE(type)                                                       \
+    {                                                                             \
+        0, "freeze", "PATTERN", set_joined, offsetof(type, groups.freeze),        \
+            "do not train these: layer1, 'layer1.*', '*,!fc' ...; again for more" \
+    }
+
 #define OPTION_MODEL(type)                                                                                   \
     {                                                                                                        \
         0, "model", "NAME", set_text, offsetof(type, net.model), "a built-in net; 'comet models' lists them" \
@@ -64,6 +76,7 @@ bool set_queue(void *target, const char *text, reason *why);     /* uint64_t, 1 
 bool set_positive(void *target, const char *text, reason *why);  /* double, 0 to 1e6; 0 itself is allowed */
 bool set_share(void *target, const char *text, reason *why);     /* double, 0 to below 1 */
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
+bool set_joined(void *target, const char *text, reason *why);    /* char[GROUPS_BYTES]: with a comma after what is there */
 bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
 
 /* The net that a file describes. */

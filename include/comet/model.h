@@ -99,6 +99,9 @@ typedef struct comet_model_params {
     uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */
     comet_optimiser optimiser;
     comet_compression compression;
+    const char *freeze; /* patterns of what is not trained, "conv1,layer1.*,!*.bias"; NULL: all is. docs/training.md */
+    const char *rates;  /* "fc=10x,layer4=0.001": times the run's rate, or a rate; NULL: none. Both are kept by the caller */
+    double rate_base;   /* the run's rate, for rates that are not factors; comet_train_run sets it */
 } comet_model_params;
 /* Batch 1, seed 0, SGD, no compression. */
 COMET_API void comet_model_params_init(comet_model_params *params);
@@ -161,6 +164,9 @@ COMET_API const float *comet_model_outputs(const comet_model *model);
 /* Runs `images` forward layer by layer and gives the name of the first layer whose output is not finite, or NULL if all are. */
 COMET_API const char *comet_model_first_bad(comet_model *model, const float *images, uint64_t step);
 
+/* Frozen batch norms take over the statistics of these images: for models without trained weights. */
+COMET_API comet_status comet_model_calibrate(comet_model *model, const float *images);
+
 /* No assessments until it is called with false: for measurements, and where gradients are known to change little. A loss spike
  * withdraws bounds all the same. Not part of checkpoints; loading one ends it. */
 COMET_API void comet_model_hold_bounds(comet_model *model, bool hold);
@@ -175,7 +181,7 @@ typedef enum comet_tensor_kind {
     COMET_TENSOR_STATISTIC,     /* "bn1.running_mean" */
     COMET_TENSOR_MOMENTUM,      /* of the weight of the same name; AdamW's first moment */
     COMET_TENSOR_SECOND_MOMENT, /* of the weight of the same name; AdamW */
-    COMET_TENSOR_GRADIENT,
+    COMET_TENSOR_GRADIENT,      /* as the two before it, only of weights that are trained */
 } comet_tensor_kind;
 
 typedef struct comet_tensor_info {

@@ -106,6 +106,10 @@ COMET_API comet_status comet_checkpoint_describe(const char *folder, comet_check
  * where they are not for this net. */
 COMET_API comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices);
 
+/* What is frozen and the rates of layers in such a checkpoint, as comet_model_params has them, for comet_text_free; NULL: the
+ * run has none. */
+COMET_API comet_status comet_checkpoint_groups(const char *folder, char **freeze, char **rates);
+
 /* Copies the weights and statistics of a checkpoint, or of another file of weights, to a file of their own, all or nothing:
  * safetensors, or what plain torch.load reads where the path ends in .pt. */
 COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);

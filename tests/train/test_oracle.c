@@ -75,6 +75,9 @@ static oracle_case case_begin(const cJSON *json, bool winograd)
     p.label_smoothing = (float)number(&c, "label_smoothing");
     p.optimiser.momentum = (float)number(&c, "momentum");
     p.optimiser.weight_decay = (float)number(&c, "weight_decay");
+    const cJSON *freeze = cJSON_GetObjectItemCaseSensitive(json, "freeze");
+    p.freeze = freeze ? freeze->valuestring : NULL;
+    p.rates = freeze && field(json, "rates")->valuestring[0] != '\0' ? field(json, "rates")->valuestring : NULL;
     formula_salt(field(json, "salt")->valuestring);
     formula_residual(cJSON_HasObjectItem(json, "residual") ? number(&c, "residual") : 1);
     comet_net *net = net_of_case(&c);

@@ -81,12 +81,13 @@ static comet_status add_consumers(comet_model *m, const op *o)
         return COMET_OK;
     const uint32_t norm = norm_tensor_of(m, o);
     if (norm != NONE) {
-        TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &b->consumer));
-        return adapt_add_pass(a, norm, o->layer->name, &b->pass);
+        if (is_trained(m, o->weight))
+            TRY(adapt_add_parameter(a, norm, o->layer->name, m->parameters[o->weight].dims[0], &b->consumer));
+        return needs_gradient_of(m, o, 0) ? adapt_add_pass(a, norm, o->layer->name, &b->pass) : COMET_OK;
     }
     if (passes_only(o) || o->layer->op == COMET_OP_SIGMOID)
         return add_passes(m, o);
-    const uint32_t tensor = o->weight != NONE && !batch_norm_of(o) ? tensor_for(m, o->inputs[0]) : NONE;
+    const uint32_t tensor = is_trained(m, o->weight) && !batch_norm_of(o) ? tensor_for(m, o->inputs[0]) : NONE;
     if (tensor == NONE)
         return COMET_OK;
     const parameter *p = &m->parameters[o->weight];
@@ -188,7 +189,7 @@ static void gradient_used(void *self, comet_model *m, const op *o, uint64_t step
         compare_with_momentum(m, &m->parameters[o->weight], gradient_at(m, o, o->weight),
                               model_hides_momentum(m) ? a->n_updates : step, &a->seen[consumer]);
     for (int i = 0; i < 2 && model_hides_momentum(m); i++)
-        if (own[i] != NONE)
+        if (is_trained(m, own[i]))
             move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
 }
 

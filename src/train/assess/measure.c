@@ -148,8 +148,10 @@ static void observe_norm(comet_model *m, const op *o, const norm_harm *harm, dou
 {
     adapt_observation *seen = m->assessment->seen;
     const op_bounds *b = &m->assessment->ops[o->index];
-    seen[b->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
-    seen[b->pass] = (adapt_observation){.gain = share_of_energy(harm->passed, harm), .measured = NAN, .eb = eb};
+    if (b->consumer != NONE)
+        seen[b->consumer] = (adapt_observation){.gain = harm->scale / 3 * m->params.accumulate, .measured = NAN, .eb = eb};
+    if (b->pass != NONE)
+        seen[b->pass] = (adapt_observation){.gain = share_of_energy(harm->passed, harm), .measured = NAN, .eb = eb};
 }
 
 void measure_norm(void *self, comet_model *m, const op *o, const norm_harm *harm)

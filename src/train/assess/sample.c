@@ -101,7 +101,7 @@ static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 static bool is_measured(const comet_model *m, const op *o)
 {
     const uint32_t input = o->inputs[0];
-    return o->layer->op == COMET_OP_CONV && o->n_parts > 0 && m->values[o->output].needs_gradient &&
+    return o->layer->op == COMET_OP_CONV && o->type->keeps_input && o->n_parts > 0 && m->values[o->output].needs_gradient &&
            m->values[input].producer != NONE && slot_may_be_lossy(m, value_slot(m, input));
 }
 

@@ -114,7 +114,9 @@ static comet_status one_step(comet_model *model, made_up *m, uint64_t step)
     bool end = false;
     if (m->loader)
         TRY(comet_loader_next(m->loader, &batch, &end));
-    const comet_status status = comet_model_step(model, batch.images, batch.labels, step, rate, &scores);
+    comet_status status = step == 0 ? comet_model_calibrate(model, batch.images) : COMET_OK;
+    if (status == COMET_OK)
+        status = comet_model_step(model, batch.images, batch.labels, step, rate, &scores);
     if (m->loader)
         comet_loader_release(m->loader, &batch);
     return check_loss(status, scores.loss);
@@ -150,6 +152,7 @@ static comet_model_params params_of(const comet_budget *b, comet_compress_mode m
     params.convolution_choices = run->convolution_choices;
     params.no_recompute = run->no_recompute;
     params.fused_update = true;
+    params.freeze = run->freeze;
     params.compression = run->compression;
     params.compression.mode = mode;
     params.compression.spill_folder = NULL;

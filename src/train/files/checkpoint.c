@@ -31,6 +31,7 @@ typedef enum field_rule {
     RULE_STATE,       /* restored */
     RULE_STATE_ADDED, /* restored; NaN where an older file has none */
     RULE_SAME,        /* must be what the run has */
+    RULE_SAME_ADDED,  /* as RULE_SAME; 0 where an older file has none */
     RULE_TOLD,        /* the user is told where it is not what the run has */
     RULE_ADDED,       /* as RULE_TOLD; 0 where an older file has none */
 } field_rule;
@@ -75,6 +76,8 @@ static const field fields[] = {
     SETTING(batch, FIELD_U64, RULE_SAME),
     SETTING(accumulate, FIELD_U64, RULE_SAME),
     SETTING(optimiser, FIELD_U64, RULE_SAME),
+    SETTING(frozen, FIELD_U64, RULE_SAME_ADDED),
+    SETTING(rates, FIELD_U64, RULE_ADDED),
     SETTING(seed, FIELD_U64, RULE_TOLD),
     SETTING(threads, FIELD_U64, RULE_TOLD),
     SETTING(n_steps, FIELD_U64, RULE_TOLD),
@@ -169,7 +172,7 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
         const cJSON *item = cJSON_GetObjectItemCaseSensitive(root, f->name);
         if (!item && f->rule == RULE_STATE_ADDED)
             *double_in(state, f) = NAN;
-        if (!item && (f->rule == RULE_ADDED || f->rule == RULE_STATE_ADDED))
+        if (!item && (f->rule == RULE_ADDED || f->rule == RULE_SAME_ADDED || f->rule == RULE_STATE_ADDED))
             continue;
         if (!(f->type == FIELD_U64 ? take_u64(item, u64_in(state, f)) : take_double(item, double_in(state, f))))
             status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid '%s'", path, f->name);
@@ -223,10 +226,12 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         status = comet_net_write(comet_model_net(model), &net);
     if (status == COMET_OK) {
         state_print(state, json);
-        safetensors_pair metadata[7] = {{"format", "pt"}, {"comet", json}, {"net", net}};
+        safetensors_pair metadata[9] = {{"format", "pt"}, {"comet", json}, {"net", net}};
         size_t n_metadata = 3;
         add_pair(metadata, &n_metadata, "classes", classes_of(data));
         add_pair(metadata, &n_metadata, "input", input_of(data));
+        add_pair(metadata, &n_metadata, "freeze", model_freeze_text(model));
+        add_pair(metadata, &n_metadata, "rates", model_rates_text(model));
         add_pair(metadata, &n_metadata, "bounds", bounds);
         add_pair(metadata, &n_metadata, "convolutions", choices);
         list.finite_only = true;
@@ -337,6 +342,7 @@ static const char *told_as(const field *f)
 {
     switch (f->offset) {
     case offsetof(checkpoint_state, settings.n_steps): return "number of steps";
+    case offsetof(checkpoint_state, settings.rates): return "rates of layers";
     case offsetof(checkpoint_state, settings.onednn): return "version of oneDNN";
     case offsetof(checkpoint_state, settings.instructions): return "instruction set";
     default: return f->name;
@@ -360,12 +366,22 @@ static comet_status compare_settings(const char *path, const checkpoint_settings
         const field *f = &fields[i];
         if (f->rule == RULE_STATE || f->rule == RULE_STATE_ADDED || fields_equal(f, state, &ours))
             continue;
-        if (f->rule == RULE_SAME)
+        if (f->rule == RULE_SAME || f->rule == RULE_SAME_ADDED)
             return must_be_same(path, f, state, &ours);
         add_changed(changed, told_as(f));
     }
     state->settings = *expected;
     return COMET_OK;
+}
+
+/* Before the tensors: those of the optimiser depend on it. */
+static comet_status compare_frozen(const char *path, const checkpoint_settings *theirs, const checkpoint_settings *ours)
+{
+    if (theirs->frozen == ours->frozen)
+        return COMET_OK;
+    return comet_fail(COMET_ERROR_CORRUPT,
+                      "%s: the run has %s frozen than this checkpoint; give the same, or start a new run from its weights",
+                      path, theirs->frozen == 0 ? "more layers" : "other layers");
 }
 
 /* Convolutions may have other choices than in the file, or such as cannot be followed here. Where they are not even chosen in
@@ -397,6 +413,8 @@ static comet_status load_file(safetensors_file *file, const char *path, comet_mo
     comet_status status = state_parse(path, safetensors_metadata(file, "comet"), &loaded);
     if (status == COMET_OK)
         status = bounds_parse(path, safetensors_metadata(file, "bounds"), &numbers, &n_numbers);
+    if (status == COMET_OK)
+        status = compare_frozen(path, &loaded.settings, expected);
     if (status == COMET_OK)
         status = weights_list_make(&list, model, true);
     if (status == COMET_OK && loaded.settings.optimiser == expected->optimiser)
@@ -547,6 +565,35 @@ comet_status comet_checkpoint_describe(const char *folder, comet_checkpoint_info
     safetensors_close(file);
     free(path);
     return status == COMET_OK ? GIVE(comet_checkpoint_info, info, &found) : status;
+}
+
+/* A copy of a text of the metadata; NULL where there is none. */
+static comet_status copy_metadata(const safetensors_file *file, const char *key, char **copy)
+{
+    const char *text = safetensors_metadata(file, key);
+    *copy = text ? strdup(text) : NULL;
+    return !text || *copy ? COMET_OK
+                          : comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes", strlen(text));
+}
+
+comet_status comet_checkpoint_groups(const char *folder, char **freeze, char **rates)
+{
+    char *path = NULL, *frozen = NULL, *own_rates = NULL;
+    bool previous = false;
+    safetensors_file *file = NULL;
+    TRY(open_folder(folder, &file, &path, &previous));
+    comet_status status = copy_metadata(file, "freeze", &frozen);
+    if (status == COMET_OK)
+        status = copy_metadata(file, "rates", &own_rates);
+    safetensors_close(file);
+    free(path);
+    if (status != COMET_OK) {
+        free(frozen);
+        return status;
+    }
+    *freeze = frozen;
+    *rates = own_rates;
+    return COMET_OK;
 }
 
 comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *net, char **choices)

@@ -4,9 +4,12 @@
  *   DIR/last.safetensors       the newest: weights, statistics, optimiser; the state below as JSON in the metadata key "comet",
  *                              the net's text in "net", names of classes in "classes" (class_names.h), how images are
  *                              prepared in "input" (data/preparation.h), adaptive bounds in "bounds" (assess/state.h) as
- * numbers in text DIR/previous.safetensors   the one before, used where the newest is damaged DIR/best.safetensors weights and
- * statistics with the best top-1 DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous
- * one was used DIR/state.json             the state again, for people; never read here
+ *                              numbers in text, what is frozen and rates of layers in "freeze" and "rates" as the run was
+ *                              given them
+ *   DIR/previous.safetensors   the one before, used where the newest is damaged
+ *   DIR/best.safetensors       weights and statistics with the best top-1
+ *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
+ *   DIR/state.json             the state again, for people; never read here
  *
  * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is the
  * whole state of data order and random numbers. Checkpoints are written after an update only: unfinished gradients are never
@@ -23,6 +26,7 @@ typedef struct checkpoint_settings {
     uint64_t batch, accumulate, data;         /* must be the same; `data` is dataset_fingerprint's */
     uint64_t net;                             /* must be the same: hash of the net's text */
     uint64_t seed, threads, n_steps, augment; /* other ones change the bits, and the user is told */
+    uint64_t frozen, rates;                   /* graph/groups.h; `frozen` must be the same, the user is told of other rates */
     uint64_t convolutions, recompute;         /* other ones change the bits, and the user is told */
     uint64_t onednn, instructions;            /* backend_version, backend_instructions; the user is told of others, too */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */

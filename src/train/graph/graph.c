@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "train/graph/groups.h"
 #include "train/math/optimiser.h"
 
 /* ---- growing arrays ---- */
@@ -85,9 +86,10 @@ comet_status graph_add_op(comet_model *m, const op_type *type, const comet_layer
 comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *index)
 {
     TRY(grow((void **)&m->parameters, &m->parameters_capacity, m->n_parameters + 1, sizeof *m->parameters));
-    uint64_t *block = p->learnt ? &m->n_learnt : &m->n_statistics;
     parameter *added = &m->parameters[m->n_parameters];
     *added = *p;
+    groups_apply(&m->params, added);
+    uint64_t *block = added->frozen ? &m->n_frozen : added->learnt ? &m->n_learnt : &m->n_statistics;
     added->n = layout_bytes(p->layout) / sizeof(float);
     added->offset = *block;
     *block += (added->n + 15) / 16 * 16; /* each begins at a cache line */
@@ -124,10 +126,12 @@ float *learnt(const comet_model *m, float *block, uint32_t index)
 
 float *gradient_at(const comet_model *m, const op *o, uint32_t index)
 {
-    if (index == NONE || m->gradients)
+    if (!is_trained(m, index))
+        return NULL;
+    if (m->gradients)
         return learnt(m, m->gradients, index);
     float *own = arena_at(&m->arena, o->buffers.gradient);
-    return index == o->weight ? own : own + padded_floats(m->parameters[o->weight].n);
+    return index == o->weight || !is_trained(m, o->weight) ? own : own + padded_floats(m->parameters[o->weight].n);
 }
 
 bool model_hides_momentum(const comet_model *m)

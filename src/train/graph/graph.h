@@ -61,11 +61,12 @@ struct comet_model {
     uint32_t n_ops, ops_capacity;
     parameter *parameters;
     uint32_t n_parameters, parameters_capacity;
-    uint64_t n_learnt, n_statistics; /* floats in each block */
+    uint64_t n_learnt, n_frozen, n_statistics; /* floats: of parameters that are updated, of frozen ones, of statistics */
     arena arena;
     sample_plan samples;
-    float *weights, *gradients, *momentum, *second_moment, *statistics; /* blocks */
-    float *kept_statistics;                                             /* assess/state.h: before this step, or NULL */
+    float *weights;                                           /* n_learnt, then n_frozen */
+    float *gradients, *momentum, *second_moment, *statistics; /* blocks */
+    float *kept_statistics;                                   /* assess/state.h: before this step, or NULL */
     double *kept_state;
     comet_memory memory;
     observer observer;
@@ -78,6 +79,7 @@ struct comet_model {
     const float *images;
     uint64_t step;
     uint32_t n_accumulated;
+    bool calibrates;  /* frozen batch norms take over the statistics of this batch */
     double rate;      /* fused update */
     const char *dump; /* folder for saved activations of this step, or NULL */
 };
@@ -99,7 +101,7 @@ void op_destroy(op *o);
 void *value_data(const comet_model *m, uint32_t v);
 /* A learnt tensor's part of a block; NULL where there is none. */
 float *learnt(const comet_model *m, float *block, uint32_t index);
-/* The gradient of o's parameter `index`, its weight or its bias; NULL where there is none. */
+/* The gradient of o's parameter `index`, its weight or its bias; NULL where there is none, or it is frozen. */
 float *gradient_at(const comet_model *m, const op *o, uint32_t index);
 
 /* ---- marks.c ---- */
@@ -156,6 +158,18 @@ static inline const char *value_maker(const comet_model *m, const value *x)
 static inline uint64_t image_floats(const comet_model *m, uint32_t v)
 {
     return layout_bytes(m->values[v].layout) / sizeof(float) / m->params.batch;
+}
+
+/* Is there such a parameter, and is it updated? */
+static inline bool is_trained(const comet_model *m, uint32_t index)
+{
+    return index != NONE && !m->parameters[index].frozen;
+}
+
+/* Has the op parameters that are updated? */
+static inline bool op_learns(const comet_model *m, const op *o)
+{
+    return is_trained(m, o->weight) || is_trained(m, o->bias);
 }
 
 static inline bool needs_gradient_of(const comet_model *m, const op *o, uint32_t input)

@@ -12,13 +12,14 @@ static void mark_leading(comet_model *m)
             m->values[m->ops[i].inputs[j]].leads = true;
 }
 
-/* Gradients are needed of what depends on parameters and leads to the output; a layer that nobody reads gets none. */
+/* Gradients are needed of what depends on parameters that are trained and leads to the output; a layer that nobody reads gets
+ * none. */
 static void mark_gradients(comet_model *m)
 {
     mark_leading(m);
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];
-        bool needs = o->weight != NONE;
+        bool needs = op_learns(m, o);
         for (uint32_t j = 0; j < o->n_inputs; j++)
             needs |= m->values[o->inputs[j]].needs_gradient;
         m->values[o->output].needs_gradient = needs;

@@ -51,10 +51,13 @@ typedef struct value {
 typedef struct parameter {
     char name[COMET_MAX_LAYER_NAME + 16];
     bool learnt;
+    bool frozen;                  /* learnt, but this model does not update it: no gradient, no state of the optimiser */
+    double rate_factor;           /* of the run's rate */
     const layout *layout, *plain; /* as kernels need it, and in torch's order */
     uint32_t n_dims;
     uint64_t dims[4];   /* torch's */
-    uint64_t offset, n; /* floats, in the block of its kind; n counts the padding of the layout */
+    uint64_t offset, n; /* floats, in the block of its kind; n counts the padding of the layout. Frozen ones lie after the
+                           others in the block of weights, and are in no other block */
     comet_init init;
     float fill; /* where init does not apply: batch norm */
     bool filled;
@@ -166,7 +169,6 @@ struct op_type {
     bool in_place;          /* forward may write over its first input */
     bool backward_in_place; /* the gradient of the input may replace that of the output */
     bool passes_gradient;   /* the gradient of the output is that of each input */
-    bool always_writes;     /* backward needs a place for the gradient of its input, even if nobody reads it */
     bool puts_output;       /* where its output is coded, it codes it tile by tile as it is made */
     bool takes_relu;        /* a relu that follows may be fused into it */
     bool any_order;         /* it takes a flattened input in any order of its elements */

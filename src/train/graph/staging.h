@@ -13,4 +13,8 @@ void model_staging_end(const comet_model *model);
  * it. */
 bool model_hides_momentum(const comet_model *model);
 
+/* What is frozen, and the rates of layers, as the model was given them; NULL: none. */
+const char *model_freeze_text(const comet_model *m);
+const char *model_rates_text(const comet_model *m);
+
 #endif

@@ -1,6 +1,6 @@
 /*
  * A model's tensors by number: first all parameters (weights and running statistics in the net's order), then the momentum, the
- * second moments and the gradients of the learnt ones, in the same order.
+ * second moments and the gradients of those that are trained, in the same order.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,18 +29,18 @@ static float *block_of(const comet_model *m, comet_tensor_kind kind)
     return NULL;
 }
 
-static size_t count_learnt(const comet_model *m)
+static size_t count_trained(const comet_model *m)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < m->n_parameters; i++)
-        n += m->parameters[i].learnt;
+        n += m->parameters[i].learnt && !m->parameters[i].frozen;
     return n;
 }
 
-static const parameter *nth_learnt(const comet_model *m, size_t n)
+static const parameter *nth_trained(const comet_model *m, size_t n)
 {
     for (uint32_t i = 0; i < m->n_parameters; i++)
-        if (m->parameters[i].learnt && n-- == 0)
+        if (m->parameters[i].learnt && !m->parameters[i].frozen && n-- == 0)
             return &m->parameters[i];
     return NULL;
 }
@@ -50,7 +50,7 @@ enum { N_DERIVED = sizeof derived / sizeof derived[0] };
 
 static comet_status locate(const comet_model *m, size_t index, located *l)
 {
-    const size_t asked = index, n_learnt = count_learnt(m);
+    const size_t asked = index, n_trained = count_trained(m);
     *l = (located){.kind = COMET_TENSOR_WEIGHT};
     if (index < m->n_parameters) {
         l->p = &m->parameters[index];
@@ -61,8 +61,8 @@ static comet_status locate(const comet_model *m, size_t index, located *l)
             if (!block_of(m, derived[i]))
                 continue;
             l->kind = derived[i];
-            l->p = index < n_learnt ? nth_learnt(m, index) : NULL;
-            index -= index < n_learnt ? 0 : n_learnt;
+            l->p = index < n_trained ? nth_trained(m, index) : NULL;
+            index -= index < n_trained ? 0 : n_trained;
         }
     }
     if (!l->p)
@@ -77,7 +77,7 @@ size_t comet_model_n_tensors(const comet_model *m)
     size_t n = m->n_parameters;
     for (size_t i = 0; i < N_DERIVED; i++)
         if (block_of(m, derived[i]))
-            n += count_learnt(m);
+            n += count_trained(m);
     return n;
 }
 

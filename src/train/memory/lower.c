@@ -197,7 +197,7 @@ static comet_status lower_fused_relu(comet_model *m, gradients *g, op *o)
 static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
 {
     const value *x = &m->values[o->inputs[j]];
-    if (!x->needs_gradient && !o->type->always_writes)
+    if (!x->needs_gradient)
         return COMET_OK;
     if (o->type->passes_gradient || o->backward_by != o->index) {
         g->n_users[o->buffers.diff]++;
@@ -214,7 +214,7 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
         if (o->n_parts == 0) /* ops without parts write it at once */
             arena_extend(&m->arena, d->write, moment_backward(m, o, 0));
     }
-    return x->needs_gradient ? deliver(m, g, o, j, d->write) : COMET_OK;
+    return deliver(m, g, o, j, d->write);
 }
 
 /* Scratch for deriving value v. */
@@ -245,8 +245,9 @@ static uint64_t scratch_of_data(const comet_model *m, const op *o)
 /* Declares the gradients of its parameters, where they do not lie in the block of all gradients. */
 static comet_status lower_fused_gradient(comet_model *m, op *o, uint32_t weights, uint32_t data)
 {
-    const uint64_t bias = o->bias == NONE ? 0 : m->parameters[o->bias].n + 16;
-    TRY(arena_declare(&m->arena, (m->parameters[o->weight].n + 16 + bias) * sizeof(float), weights, &o->buffers.gradient));
+    const uint64_t weight = is_trained(m, o->weight) ? m->parameters[o->weight].n + 16 : 0;
+    const uint64_t bias = is_trained(m, o->bias) ? m->parameters[o->bias].n + 16 : 0;
+    TRY(arena_declare(&m->arena, (weight + bias) * sizeof(float), weights, &o->buffers.gradient));
     arena_extend(&m->arena, o->buffers.gradient, data);
     return COMET_OK;
 }
@@ -263,7 +264,7 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
     const uint64_t sums = mask_sums_bytes(m, o);
     if (sums > 0)
         TRY(arena_declare(&m->arena, sums, weights, &o->buffers.mask_sums));
-    if (m->params.fused_update && o->weight != NONE)
+    if (m->params.fused_update && op_learns(m, o))
         TRY(lower_fused_gradient(m, o, weights, data));
     return o->type->declare_backward ? o->type->declare_backward(m, o, weights, data) : COMET_OK;
 }

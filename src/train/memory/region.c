@@ -313,7 +313,7 @@ comet_status memory_plan(comet_model *m)
     uint64_t region = 0;
     TRY(plan_region(m, &region));
     m->arena.below = region - m->arena.bytes;
-    *t = (comet_memory){.weights = learnt_bytes + m->n_statistics * sizeof(float)};
+    *t = (comet_memory){.weights = learnt_bytes + (m->n_frozen + m->n_statistics) * sizeof(float)};
     if (memory_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;

@@ -2,13 +2,16 @@
  * Batch normalisation of a model: statistics, output and what is stored in forward; sums and gradient in backward. All of it
  * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it
  * codes; backward decodes every tile for each pass, or once where there is room for all of them.
+ *
+ * A batch norm whose scale and shift are frozen is a fixed function: it normalises with the running statistics, in training
+ * too, and these do not move. Its backward multiplies by scale / sd, which needs nothing of forward, so that it stores nothing
+ * but the sign mask of a fused relu, as other layers do.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/bytes.h"
-#include "train/backend/accumulate.h"
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
 #include "train/ops/ops.h"
@@ -79,11 +82,9 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
-/* A batch norm that is folded into a convolution has no backward of its own. */
-uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
+/* What begin_run lays out. */
+static uint64_t run_bytes(const comet_model *m, const op *o)
 {
-    if (phase == PHASE_WEIGHTS || (phase == PHASE_DATA && o->own.slot == COMET_NO_SLOT))
-        return 0;
     const norm_shape *s = &batch_norm_of(o)->shape;
     uint64_t n_tiles, tile;
     tiles_of(o, &n_tiles, &tile);
@@ -91,6 +92,14 @@ uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
            rounded(NORM_SUMS * s->channels * sizeof(double)) +
            rounded(n_tiles * norm_segments(s, tile) * NORM_SUMS * s->width * sizeof(double)) +
            m->params.n_threads * rounded(tile * sizeof(float));
+}
+
+/* A batch norm that is folded into a convolution has no backward of its own. */
+uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
+{
+    if (phase == PHASE_WEIGHTS || (phase == PHASE_DATA && o->own.slot == COMET_NO_SLOT))
+        return 0;
+    return run_bytes(m, o);
 }
 
 static void *carve(uint8_t **at, uint64_t bytes)
@@ -351,17 +360,18 @@ comet_status norm_run_forward(comet_model *m, op *o, run_mode mode)
     float *mean = statistic(m, b->mean), *variance = statistic(m, b->variance);
     r.in = value_data(m, o->inputs[0]);
     r.out = value_data(m, o->output);
-    if (mode != RUN_EVALUATE) {
+    if (mode != RUN_EVALUATE && !b->frozen) {
         mean = m->statistics + b->batch_mean;
         variance = m->statistics + b->batch_variance;
-        TRY(batch_statistics(&r, mean, variance));
     }
+    if (mode != RUN_EVALUATE && (!b->frozen || m->calibrates))
+        TRY(batch_statistics(&r, mean, variance));
     set_coefficients(&r, MEAN, FROM, mean, variance);
-    if (m->dump && mode == RUN_TRAIN)
+    if (m->dump && mode == RUN_TRAIN && r.slot != COMET_NO_SLOT)
         TRY(dump_tensor(m, o->layer->name, "bn input", m->values[o->inputs[0]].layout, r.in));
     if (b->deferred_to == NONE)
         TRY(apply_and_put(&r, mode == RUN_TRAIN));
-    if (mode == RUN_TRAIN)
+    if (mode == RUN_TRAIN && !b->frozen)
         move_statistics(&r);
     return COMET_OK;
 }
@@ -450,7 +460,7 @@ static void observe(const norm_run *r)
  * threshold than the middle of a quantisation step does. The mean is subtracted from xhat, so that the gradient that is passed
  * on has no mean, as without errors: summed over all positions, a mean would count for far more than errors that differ from
  * element to element. The sum of d xhat does not change, since d is 0 where the relu cut off. */
-static void set_gradient(const norm_run *r, float *scale, float *shift)
+static void set_gradient(const norm_run *r)
 {
     const comet_model *m = r->m;
     const uint64_t channels = r->s->channels;
@@ -460,8 +470,6 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
             const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
             const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
             const double mean = r->lossy ? r->folded[2 * channels + c] / count : 0; /* of xhat */
-            scale[c] = (float)r->folded[channels + c];
-            shift[c] = (float)r->folded[c];
             r->channel[c] = (float)(kind == GAIN     ? gain
                                     : kind == OFFSET ? gain * (s * mean - r->folded[c] / count)
                                                      : -gain * s);
@@ -472,14 +480,17 @@ static void set_gradient(const norm_run *r, float *scale, float *shift)
         r->lanes[SLOPE][l] *= r->lanes[HAT_SCALE][l];
 }
 
+/* Writes sums by channel to a parameter's gradient, or adds them to what is there; NULL: it is frozen. */
+static void keep_gradient(const norm_run *r, const double *sums, float *gradient)
+{
+    for (uint64_t c = 0; gradient && c < r->s->channels; c++)
+        gradient[c] = (float)sums[c] + (r->m->n_accumulated > 0 ? gradient[c] : 0);
+}
+
 comet_status norm_run_backward(comet_model *m, op *o)
 {
     const batch_norm *b = batch_norm_of(o);
     norm_run r;
-    const bool adds = m->n_accumulated > 0;
-    float *scale = gradient_at(m, o, o->weight), *shift = gradient_at(m, o, o->bias);
-    float *fresh_scale = adds ? arena_at(&m->arena, o->buffers.fresh_weight) : scale;
-    float *fresh_shift = adds ? arena_at(&m->arena, o->buffers.fresh_bias) : shift;
     begin_run(&r, m, o, arena_at(&m->arena, o->buffers.scratch_backward));
     set_coefficients(&r, FROM, GAIN, m->statistics + b->batch_mean, m->statistics + b->batch_variance);
     r.dy = arena_at(&m->arena, o->buffers.diff);
@@ -489,13 +500,67 @@ comet_status norm_run_backward(comet_model *m, op *o)
     saved_own_taken(o, true);
     if (r.observes)
         observe(&r);
-    set_gradient(&r, fresh_scale, fresh_shift);
-    TRY(for_tiles(&r, gradient_tile));
-    if (adds) {
-        add_to(m->parameters[o->weight].n, fresh_scale, scale);
-        add_to(m->parameters[o->bias].n, fresh_shift, shift);
-    }
+    keep_gradient(&r, r.folded + r.s->channels, gradient_at(m, o, o->weight));
+    keep_gradient(&r, r.folded, gradient_at(m, o, o->bias));
+    if (!needs_gradient_of(m, o, 0)) /* it is the first layer that is trained */
+        return COMET_OK;
+    set_gradient(&r);
+    return for_tiles(&r, gradient_tile);
+}
+
+/* ---- frozen ---- */
+
+static comet_status scale_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
+{
+    (void)tile, (void)worker;
+    norm_apply(r->s, r->dy + first, first, n, &r->apply, r->out + first, NULL);
     return COMET_OK;
+}
+
+/* dx = dy gamma / sd, with the running variance. */
+static comet_status frozen_norm_backward(comet_model *m, op *o)
+{
+    const batch_norm *b = batch_norm_of(o);
+    const float *gamma = learnt(m, m->weights, o->weight), *variance = statistic(m, b->variance);
+    norm_shape linear = b->shape;
+    norm_run r;
+    linear.relu = false; /* dy is that after the mask */
+    begin_run(&r, m, o, arena_at(&m->arena, o->buffers.scratch_backward));
+    r.s = &linear;
+    r.dy = arena_at(&m->arena, o->buffers.diff);
+    r.out = arena_at(&m->arena, o->buffers.deliveries[0].write);
+    memset(r.lanes[MEAN], 0, norm_lanes(r.s) * sizeof *r.lanes[MEAN]);
+    memset(r.lanes[SHIFT], 0, norm_lanes(r.s) * sizeof *r.lanes[SHIFT]);
+    for (uint64_t c = 0; c < r.s->channels; c++)
+        r.channel[c] = gamma[c] / sqrtf(variance[c] + o->layer->eps);
+    norm_spread(r.s, r.channel, r.lanes[SCALE]);
+    return for_tiles(&r, scale_tile);
+}
+
+static uint64_t frozen_norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
+{
+    return phase == PHASE_FORWARD || phase == PHASE_DATA ? run_bytes(m, o) : 0;
+}
+
+static const op_type op_type_frozen_norm = {.name = "batch norm",
+                                            .prepare = norm_prepare,
+                                            .destroy = norm_destroy,
+                                            .forward = norm_run_forward,
+                                            .backward = frozen_norm_backward,
+                                            .input_layout = norm_input_layout,
+                                            .scratch_bytes = frozen_norm_scratch_bytes,
+                                            .in_place = true,
+                                            .backward_in_place = true,
+                                            .takes_relu = true};
+
+static void freeze_norm(comet_model *m, op *o)
+{
+    batch_norm *b = batch_norm_of(o);
+    b->frozen = !m->params.inference && !op_learns(m, o);
+    if (!b->frozen)
+        return;
+    o->type = &op_type_frozen_norm;
+    o->mask.used = o->relu;
 }
 
 /* ---- preparation ---- */
@@ -532,7 +597,9 @@ comet_status norm_prepare(comet_model *m, op *o)
     if (b->shape.channels != channels)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: the layout of its %llu channels is not supported", o->layer->name,
                           (unsigned long long)channels);
-    return norm_parameters(m, o, channels);
+    TRY(norm_parameters(m, o, channels));
+    freeze_norm(m, o);
+    return COMET_OK;
 }
 
 batch_norm *batch_norm_of(const op *o)
@@ -586,16 +653,4 @@ void norm_forward_declared(comet_model *m, op *o)
         arena_extend(&m->arena, o->buffers.scratch_forward, b->deferred_to);
     else
         b->deferred_to = NONE;
-}
-
-/* Declares room for fresh gradients of scale and shift, which are added to accumulated ones at phase 1. */
-comet_status norm_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
-{
-    if (m->params.accumulate == 1 || o->backward_by != o->index)
-        return COMET_OK;
-    TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->weight].layout), weights, &o->buffers.fresh_weight));
-    TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->buffers.fresh_bias));
-    arena_extend(&m->arena, o->buffers.fresh_weight, data);
-    arena_extend(&m->arena, o->buffers.fresh_bias, data);
-    return COMET_OK;
 }

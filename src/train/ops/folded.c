@@ -49,7 +49,8 @@ static bool is_worth_it(const comet_model *m, const op *conv)
 static bool may_fold(const comet_model *m, const op *norm)
 {
     const value *z = &m->values[norm->inputs[0]], *y = &m->values[norm->output];
-    if (!batch_norm_of(norm) || norm->relu || y->saved || !y->needs_gradient || z->saved || z->producer == NONE)
+    if (!batch_norm_of(norm) || !is_trained(m, norm->weight) || !is_trained(m, norm->bias) || norm->relu || y->saved ||
+        !y->needs_gradient || z->saved || z->producer == NONE)
         return false;
     const op *conv = &m->ops[z->producer];
     if (conv->layer->op != COMET_OP_CONV || !conv->backward_data || !conv->backward_weights || conv->relu)

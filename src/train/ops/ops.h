@@ -89,6 +89,7 @@ typedef struct batch_norm {
     norm_shape shape;
     float coarse;         /* how much more coarsely than its bound it stores what the relu cut off, in this step */
     uint32_t deferred_to; /* addition that computes its output on demand, or NONE */
+    bool frozen;          /* neither scale nor shift is trained: it uses the running statistics, which do not move */
 } batch_norm;
 
 /* NULL where o is not a batch norm. */
@@ -101,7 +102,6 @@ comet_status norm_run_backward(comet_model *m, op *o);
 comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed);
 comet_status norm_declare_own(comet_model *m, op *o);
 void norm_forward_declared(comet_model *m, op *o);
-comet_status norm_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase);
 comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
 

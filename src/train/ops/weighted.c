@@ -1,5 +1,8 @@
 /*
  * Convolution and linear layers. Backward takes the batch in parts, so that a coded input is never whole in memory.
+ *
+ * A layer whose weight is frozen stores no input: the gradient that it passes on needs the weight alone, and that of its bias,
+ * if it is trained, is a sum over the gradient of its output.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +10,7 @@
 #include "base/bytes.h"
 #include "train/backend/accumulate.h"
 #include "train/graph/conv_choices.h"
+#include "train/math/channel_sums.h"
 #include "train/math/depthwise.h"
 #include "train/memory/memory.h"
 #include "train/ops/conv_candidates.h"
@@ -103,6 +107,26 @@ comet_status conv_input_layout(comet_model *m, const comet_layer *layer, bool re
     return COMET_OK;
 }
 
+/* A layer whose weight is frozen: backward reads no input. */
+static const op_type op_type_frozen_conv = {.name = "conv",
+                                            .prepare = conv_prepare,
+                                            .destroy = weighted_destroy,
+                                            .forward = weighted_forward,
+                                            .backward = weighted_backward,
+                                            .input_layout = conv_input_layout,
+                                            .scratch_bytes = weighted_scratch_bytes,
+                                            .declare_backward = weighted_declare_backward,
+                                            .takes_relu = true};
+static const op_type op_type_frozen_linear = {.name = "linear",
+                                              .prepare = linear_prepare,
+                                              .destroy = weighted_destroy,
+                                              .forward = weighted_forward,
+                                              .backward = weighted_backward,
+                                              .scratch_bytes = weighted_scratch_bytes,
+                                              .declare_backward = weighted_declare_backward,
+                                              .takes_relu = true,
+                                              .any_order = true};
+
 static bool is_depthwise(const conv_spec *s)
 {
     return s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0];
@@ -124,12 +148,12 @@ static comet_status conv_prepare_weights(comet_model *m, op *o, const conv_spec 
     return COMET_OK;
 }
 
-/* Will any gradient flow to input 0? It will if an earlier op has parameters, which is known since ops are prepared in
- * order. */
+/* Will any gradient flow to input 0? It will if an earlier op has parameters that are trained, which is known since ops are
+ * prepared in order. */
 static bool has_learnt_before(const comet_model *m, const op *o)
 {
     for (uint32_t i = 0; i < o->index; i++)
-        if (m->ops[i].weight != NONE)
+        if (op_learns(m, &m->ops[i]))
             return true;
     return false;
 }
@@ -199,12 +223,17 @@ comet_status conv_prepare(comet_model *m, op *o)
         return COMET_OK;
     o->n_parts = conv_parts(m, &s);
     s = conv_pass_spec(m, o, PASS_BACKWARD_DATA);
-    TRY(conv_plan_choice(m, o, PASS_BACKWARD_WEIGHTS));
     if (!first) {
         TRY(conv_plan_choice(m, o, PASS_BACKWARD_DATA));
         TRY(kernel_conv_backward_data(m->backend, &s, o->forward, &o->backward_data));
     }
-    TRY(conv_prepare_weights(m, o, &s));
+    s.bias = is_trained(m, o->bias);
+    if (is_trained(m, o->weight)) {
+        TRY(conv_plan_choice(m, o, PASS_BACKWARD_WEIGHTS));
+        TRY(conv_prepare_weights(m, o, &s));
+    } else {
+        o->type = &op_type_frozen_conv;
+    }
     o->mask.used = o->relu;
     return bridge_layouts(m, o);
 }
@@ -234,7 +263,10 @@ comet_status linear_prepare(comet_model *m, op *o)
     o->n_parts = 1;
     if (!first)
         TRY(kernel_linear_backward_data(m->backend, o->forward, &o->backward_data));
-    TRY(kernel_linear_backward_weights(m->backend, l->bias, o->forward, &o->backward_weights));
+    if (is_trained(m, o->weight))
+        TRY(kernel_linear_backward_weights(m->backend, is_trained(m, o->bias), o->forward, &o->backward_weights));
+    else
+        o->type = &op_type_frozen_linear;
     o->mask.used = o->relu;
     return bridge_layouts(m, o);
 }
@@ -304,20 +336,44 @@ uint64_t weighted_gradient_bytes(const comet_model *m, const op *o)
 static uint64_t part_gradient_bytes(const comet_model *m, const op *o)
 {
     const uint64_t weight = padded_floats(weighted_gradient_bytes(m, o) / sizeof(float));
-    return (weight + (o->bias == NONE ? 0 : m->parameters[o->bias].n)) * sizeof(float);
+    return (weight + (is_trained(m, o->bias) ? m->parameters[o->bias].n : 0)) * sizeof(float);
 }
 
 /* ---- memory ---- */
+
+/* Is the bias trained, but not the weight? */
+static bool learns_bias_alone(const comet_model *m, const op *o)
+{
+    return !is_trained(m, o->weight) && is_trained(m, o->bias);
+}
+
+/* How the gradient of the output lies, summed by channel. */
+static norm_shape output_shape(const comet_model *m, const op *o)
+{
+    return norm_shape_of(m->values[o->output].layout, false);
+}
+
+/* The sums of squares are made, too. */
+static uint64_t bias_sums_bytes(const norm_shape *s)
+{
+    return padded_floats(4 * s->channels) * sizeof(float);
+}
+
+static uint64_t bias_scratch_bytes(const comet_model *m, const op *o)
+{
+    const norm_shape s = output_shape(m, o);
+    const channel_sums_spec spec = {.shape = &s, .n = s.n_elements};
+    return learns_bias_alone(m, o) ? bias_sums_bytes(&s) + channel_sums_bytes(&spec) : 0;
+}
 
 uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
 {
     const weighted *w = weighted_of(o);
     const kernel *k = phase == PHASE_WEIGHTS ? w->gradient_reorder : phase == PHASE_DATA ? w->weights_reorder : NULL;
     const uint64_t reorder = k ? kernel_scratch_bytes(k) : 0;
-    (void)m;
     switch (phase) {
     case PHASE_FORWARD: return max_u64(reorder, w->choice_bytes[PASS_FORWARD]);
-    case PHASE_WEIGHTS: return max_u64(reorder, w->choice_bytes[PASS_BACKWARD_WEIGHTS]);
+    case PHASE_WEIGHTS: return max_u64(bias_scratch_bytes(m, o), max_u64(reorder, w->choice_bytes[PASS_BACKWARD_WEIGHTS]));
     case PHASE_DATA: return max_u64(reorder, w->choice_bytes[PASS_BACKWARD_DATA]);
     default: return reorder;
     }
@@ -326,7 +382,7 @@ uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phas
 comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
 {
     const weighted *w = weighted_of(o);
-    const bool adds = m->params.accumulate > 1;
+    const bool adds = m->params.accumulate > 1 && is_trained(m, o->weight);
     if (w->weights_reorder || (adds && w->gradient_reorder)) {
         const uint64_t other = w->weights_reorder ? layout_bytes(kernel_layout(w->weights_reorder, ARG_DST)) : 0;
         const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
@@ -334,11 +390,11 @@ comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, 
         if (adds && w->gradient_reorder)
             arena_extend(&m->arena, o->buffers.weights_copy, weights);
     }
-    if (o->n_parts > 1)
+    if (o->n_parts > 1 && is_trained(m, o->weight))
         TRY(arena_declare(&m->arena, part_gradient_bytes(m, o), weights, &o->buffers.part_gradient));
     if (adds || w->gradient_reorder)
         TRY(arena_declare(&m->arena, weighted_gradient_bytes(m, o), weights, &o->buffers.fresh_weight));
-    if (adds && o->bias != NONE)
+    if (adds && is_trained(m, o->bias))
         TRY(arena_declare(&m->arena, layout_bytes(m->parameters[o->bias].layout), weights, &o->buffers.fresh_bias));
     return COMET_OK;
 }
@@ -416,9 +472,25 @@ comet_status weighted_deliver_part(comet_model *m, const op *o, uint32_t part)
     return d->by_parts ? kernel_run(o->add[0], &sum) : COMET_OK;
 }
 
+static comet_status backward_bias_alone(comet_model *m, const op *o)
+{
+    const norm_shape s = output_shape(m, o);
+    const channel_sums_spec spec = {.shape = &s, .n = s.n_elements};
+    double *sums = arena_at(&m->arena, o->buffers.scratch_weights);
+    float *bias = gradient_at(m, o, o->bias);
+    TRY(channel_sums_of(&spec, arena_at(&m->arena, o->buffers.diff), m->params.n_threads, (char *)sums + bias_sums_bytes(&s),
+                        sums));
+    for (uint64_t c = 0; c < m->parameters[o->bias].n; c++)
+        bias[c] = (float)sums[c] + (m->n_accumulated > 0 ? bias[c] : 0);
+    return COMET_OK;
+}
+
 comet_status weighted_backward(comet_model *m, op *o)
 {
-    TRY(weighted_backward_weights(m, o));
+    if (is_trained(m, o->weight))
+        TRY(weighted_backward_weights(m, o));
+    else if (is_trained(m, o->bias))
+        TRY(backward_bias_alone(m, o));
     if (!needs_gradient_of(m, o, 0))
         return COMET_OK;
     void *weights = learnt(m, m->weights, o->weight);

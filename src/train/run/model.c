@@ -7,6 +7,7 @@
 #include "base/describe.h"
 #include "base/memory.h"
 #include "train/graph/graph.h"
+#include "train/graph/groups.h"
 #include "train/math/initialise.h"
 #include "train/math/optimiser.h"
 #include "train/memory/memory.h"
@@ -37,7 +38,7 @@ static comet_status allocate_model(comet_model *m)
 {
     const comet_optimiser *o = &m->params.optimiser;
     const bool trains = !m->params.inference;
-    TRY(allocate_block(m->n_learnt, &m->weights));
+    TRY(allocate_block(m->n_learnt + m->n_frozen, &m->weights));
     TRY(allocate_block(m->n_statistics, &m->statistics));
     TRY(allocate_block(memory_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
     TRY(allocate_block(trains && !m->params.fused_update ? m->n_learnt : 0, &m->gradients));
@@ -91,6 +92,7 @@ comet_status comet_model_plan(const comet_net *net, const comet_model_params *pa
 comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params)
 {
     TRY(model_check_params(net, params));
+    TRY(groups_check_rates(params));
     comet_model *m = calloc(1, sizeof *m);
     if (!m)
         return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
@@ -119,7 +121,7 @@ void comet_model_destroy(comet_model *m)
 {
     if (!m)
         return;
-    free_block(m->weights, m->n_learnt);
+    free_block(m->weights, m->n_learnt + m->n_frozen);
     free_block(m->gradients, m->n_learnt);
     free_block(m->momentum, m->n_learnt);
     free_block(m->second_moment, m->n_learnt);

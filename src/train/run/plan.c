@@ -9,6 +9,7 @@
 #include "train/assess/sample.h"
 #include "train/backend/parallel.h"
 #include "train/graph/conv_choices.h"
+#include "train/graph/groups.h"
 #include "train/memory/memory.h"
 #include "train/ops/folded.h"
 #include "train/run/build.h"
@@ -39,6 +40,7 @@ comet_status model_check_params(const comet_net *net, const comet_model_params *
                           COMET_CONVOLUTIONS_DIRECT);
     if (p->convolution_choices)
         TRY(conv_choices_check(net, p->convolution_choices));
+    TRY(groups_check_texts(p));
     if (p->fused_update && c->spill_folder)
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "fused updates do not go with spilling: a disk may fail half way through a step");
@@ -86,6 +88,14 @@ static comet_status create_store(comet_model *m)
     return comet_store_create(&m->store, &params);
 }
 
+/* Frozen parameters lie after all others in the block of weights. */
+static void place_frozen(comet_model *m)
+{
+    for (uint32_t i = 0; i < m->n_parameters; i++)
+        if (m->parameters[i].frozen)
+            m->parameters[i].offset += m->n_learnt;
+}
+
 /* Which tensors backward needs, and how they are stored. */
 static comet_status plan_backward(comet_model *m)
 {
@@ -106,6 +116,8 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     TRY(backend_create(&m->backend));
     TRY(create_store(m));
     TRY(graph_build(m));
+    TRY(groups_check(m));
+    place_frozen(m);
     if (!params->inference)
         TRY(plan_backward(m));
     TRY(lower(m));

@@ -39,6 +39,17 @@ static comet_status forward(comet_model *m, run_mode mode)
     return COMET_OK;
 }
 
+comet_status comet_model_calibrate(comet_model *m, const float *images)
+{
+    if (!m || !images || m->params.inference)
+        return comet_fail(COMET_ERROR_ARGUMENT, "calibrating needs a model that trains, and images");
+    begin(m, images, 0);
+    m->calibrates = true;
+    const comet_status status = forward(m, RUN_INSPECT);
+    m->calibrates = false;
+    return status;
+}
+
 static comet_status compute_loss(comet_model *m, const uint32_t *labels, uint32_t n_valid, float *gradient,
                                  comet_scores *scores)
 {
@@ -76,14 +87,21 @@ static void update_part(comet_model *m, const optimiser_step *s, uint64_t first,
     optimiser_apply(s, n, m->weights + first, gradient, momentum, m->second_moment ? m->second_moment + first : NULL, true);
 }
 
+static void update_parameter(comet_model *m, const optimiser_step *s, const parameter *p, const float *gradient)
+{
+    optimiser_step own = *s;
+    own.rate *= p->rate_factor;
+    update_part(m, &own, p->offset, p->n, gradient);
+}
+
 static void update_op(comet_model *m, const op *o)
 {
     const optimiser_step s = {.optimiser = &m->params.optimiser, .rate = m->rate, .step = m->step, .gradient_scale = 1};
     const uint32_t own[2] = {o->weight, o->bias};
     tell_gradient_used(m, o, m->step);
     for (int i = 0; i < 2; i++)
-        if (own[i] != NONE)
-            update_part(m, &s, m->parameters[own[i]].offset, m->parameters[own[i]].n, gradient_at(m, o, own[i]));
+        if (is_trained(m, own[i]))
+            update_parameter(m, &s, &m->parameters[own[i]], gradient_at(m, o, own[i]));
 }
 
 static comet_status finish_gradient(comet_model *m, const op *o)
@@ -104,7 +122,7 @@ static comet_status backward_op(comet_model *m, op *o)
     TRY(saved_take(m, o));
     TRY(o->type->backward(m, o));
     TRY(add_gradients(m, o));
-    if (o->weight != NONE)
+    if (op_learns(m, o))
         TRY(finish_gradient(m, o));
     if (o->folds != NONE)
         TRY(finish_gradient(m, &m->ops[o->folds]));
@@ -229,14 +247,18 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     parallel_set_threads(m->params.n_threads);
     step_clock_begin(&m->clock, STEP_UPDATE);
     for (uint32_t i = 0; i < m->n_ops; i++)
-        if (m->ops[i].weight != NONE && m->ops[i].buffers.diff_dst != NO_BUFFER)
+        if (op_learns(m, &m->ops[i]) && m->ops[i].buffers.diff_dst != NO_BUFFER)
             tell_gradient_used(m, &m->ops[i], step);
     TRY(tell_update_done(m, step));
     const comet_optimiser *o = &m->params.optimiser;
     const double norm = o->clip_norm > 0 ? sqrt(sum_of_squares(m->n_learnt, m->gradients)) : 0;
     const optimiser_step s = {
         .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
-    update_part(m, &s, 0, m->n_learnt, m->gradients);
+    if (!m->params.rates)
+        update_part(m, &s, 0, m->n_learnt, m->gradients);
+    for (uint32_t i = 0; m->params.rates && i < m->n_parameters; i++)
+        if (m->parameters[i].learnt && is_trained(m, i))
+            update_parameter(m, &s, &m->parameters[i], m->gradients + m->parameters[i].offset);
     m->n_accumulated = 0;
     step_clock_end(&m->clock);
     return COMET_OK;

@@ -13,6 +13,7 @@
 #include "train/data/preparation.h"
 #include "train/files/class_names.h"
 #include "train/graph/conv_choices.h"
+#include "train/graph/groups.h"
 #include "train/math/optimiser.h"
 #include "train/math/schedule.h"
 #include "train/run/trainer.h"
@@ -207,6 +208,8 @@ static comet_status load_start(trainer *t)
     t->state = (checkpoint_state){.test_loss = NAN, .test_top1 = NAN, .test_top5 = NAN, .best_top1 = -1};
     t->state.watch = loss_watch_begin();
     t->state.settings = settings_of(t);
+    t->state.settings.frozen = groups_frozen_hash(t->model);
+    t->state.settings.rates = groups_rates_hash(t->model);
     comet_status status = net_hash(t->p->net, &t->state.settings.net);
     if (status == COMET_OK && t->p->out)
         status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
@@ -232,6 +235,13 @@ comet_status trainer_check(const comet_train_params *p)
     return status == COMET_OK ? check_memory(p) : status;
 }
 
+static comet_status create_model(trainer *t)
+{
+    comet_model_params params = t->p->model;
+    params.rate_base = t->p->schedule.rate;
+    return comet_model_create(&t->model, t->p->net, &params);
+}
+
 comet_status trainer_start(trainer *t)
 {
     comet_status status = trainer_check(t->p);
@@ -244,7 +254,7 @@ comet_status trainer_start(trainer *t)
     if (status == COMET_OK && t->p->out)
         status = checkpoint_lock(t->p->out, &t->lock);
     if (status == COMET_OK)
-        status = comet_model_create(&t->model, t->p->net, &t->p->model);
+        status = create_model(t);
     if (status == COMET_OK)
         status = load_start(t);
     if (status == COMET_OK)

@@ -16,7 +16,7 @@ err_has 'the newest checkpoint cannot be used (half/last.safetensors: cut short'
 err_has 'going on from half at step'
 present half/damaged.safetensors
 rm -rf half && cp -r cut half
-printf 'x' | dd of=half/last.safetensors bs=1 seek=4000 conv=notrunc status=none
+printf 'x' | dd of=half/last.safetensors bs=1 seek=$(($(size_of half/last.safetensors) - 500)) conv=notrunc status=none
 run 0 train $settings --out half --resume
 err_has 'half/last.safetensors: damaged: its checksum is'
 rm -rf half && cp -r cut half

@@ -57,3 +57,47 @@ run 3 train --model cnn28 --data synthetic --images 40 --batch 8 --max-steps 1 -
 err_has 'w.safetensors: none of its tensors fits the net cnn28'
 run 2 train $settings --weights-partial
 err_has '--weights-partial needs --weights FILE'
+
+# ---- frozen layers, rates of their own ----
+
+frozen="$six --weights w.safetensors --freeze conv1,bn1 --rate-of fc=10x --max-steps 12"
+run 0 train $frozen --out f
+for name in conv1.weight bn1.running_mean bn1.weight conv2.weight; do
+    elements w.safetensors $name >w.elements
+    elements f/last.safetensors $name >f.elements
+    case $name in conv2.*) differ w.elements f.elements ;; *) same w.elements f.elements ;; esac
+done
+shell 1 'grep -q optimiser.momentum.conv1 f/last.safetensors'
+shell 0 'grep -q optimiser.momentum.conv2 f/last.safetensors'
+# Stopped and resumed: the same bits, with what is frozen kept from the checkpoint or given again.
+for given in "" "--freeze conv1 --freeze bn1"; do
+    rm -rf g
+    run 0 train $frozen --out g --save-steps 5 --log g.jsonl -f
+    rm g/last.safetensors # of step 12; the one before is of step 10
+    run 0 train ${six/--max-steps 3/--max-steps 12} $given --out g --resume
+    err_has 'going on from g at step 10 of 12'
+    err_lacks 'not as before'
+    same g/last.safetensors f/last.safetensors
+done
+run 3 train ${six/--max-steps 3/--max-steps 14} --freeze conv1 --out g --resume
+err_has 'the run has other layers frozen than this checkpoint; give the same, or start a new run from its weights'
+run 0 train ${six/--max-steps 3/--max-steps 14} --rate-of fc=5x --out g --resume
+err_has 'not as before: rates of layers, number of steps;\|not as before: .*rates of layers'
+# The head alone: saved activations are those of one layer.
+run 0 train $six --weights w.safetensors --freeze '*' --freeze '!fc' --json
+out_has '"saved_reference_bytes":1280,' # 20 images of 16 floats
+run 0 train $six --freeze conv1
+err_has 'what is frozen keeps random weights: --weights FILE begins with trained ones'
+run 0 train $six --weights w.safetensors --freeze conv1 --rate-of conv2=0.001 --rate 0.01
+run 2 train $six --freeze cnv1
+err_has "'cnv1' names no parameter of the net tiny; did you mean conv1?"
+run 2 train $six --freeze '*'
+err_has 'all parameters of the net tiny are frozen: nothing is left to train'
+run 2 train $six --rate-of fc=0x
+err_has "the rate 'fc=0x' is 0: parameters that are not to be trained are frozen instead, with --freeze"
+run 2 train $six --freeze ''
+err_has 'the value is empty'
+run 2 plan --net six.txt --freeze cnv1
+err_has 'did you mean conv1?'
+run 0 plan --net six.txt --batch 20 --freeze conv1,bn1,conv2 --json -j 1
+out_has '"compress":"off","batch":20,.*"saved_reference_bytes":1280,'
