@@ -3,21 +3,19 @@
 
 #include <cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/atomic_file.h"
 #include "base/describe.h"
 #include "base/status.h"
-#include "base/temporary.h"
 #include "train/assess/state.h"
 #include "train/files/bounds_text.h"
+#include "train/files/checkpoint_folder.h"
 #include "train/files/weights.h"
 #include "train/graph/conv_choices.h"
 #include "train/graph/staging.h"
@@ -185,17 +183,6 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
 
 /* ---- saving ---- */
 
-/* FOLDER/NAME in *path, for free(). */
-static comet_status path_in(const char *folder, const char *name, char **path)
-{
-    const size_t bytes = strlen(folder) + strlen(name) + 2;
-    *path = malloc(bytes);
-    if (!*path)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the name of a checkpoint");
-    snprintf(*path, bytes, "%s/%s", folder, name);
-    return COMET_OK;
-}
-
 static const char *classes_of(const checkpoint_data *data)
 {
     return data ? data->classes : NULL;
@@ -260,7 +247,7 @@ static void save_readable(const char *folder, const comet_model *model, const ch
                            choices ? choices : "",
                            choices ? "\"}\n" : "}\n"};
     atomic_file file;
-    if (path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
+    if (checkpoint_path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
         comet_status status = COMET_OK;
         state_print(state, json);
         json[strlen(json) - 1] = '\0'; /* its last brace */
@@ -277,7 +264,7 @@ static comet_status save_last(const char *folder, const char *keep, const comet_
                               const checkpoint_data *data)
 {
     char *last = NULL;
-    comet_status status = path_in(folder, "last.safetensors", &last);
+    comet_status status = checkpoint_path_in(folder, "last.safetensors", &last);
     if (status == COMET_OK)
         status = save_model(last, keep, model, state, data, true);
     if (status == COMET_OK)
@@ -290,7 +277,7 @@ comet_status checkpoint_save(const char *folder, const comet_model *model, const
                              const checkpoint_data *data)
 {
     char *previous = NULL;
-    comet_status status = path_in(folder, "previous.safetensors", &previous);
+    comet_status status = checkpoint_path_in(folder, "previous.safetensors", &previous);
     if (status == COMET_OK)
         status = save_last(folder, previous, model, state, data);
     free(previous);
@@ -307,7 +294,7 @@ comet_status checkpoint_save_best(const char *folder, const comet_model *model, 
                                   const checkpoint_data *data)
 {
     char *best = NULL;
-    comet_status status = path_in(folder, "best.safetensors", &best);
+    comet_status status = checkpoint_path_in(folder, "best.safetensors", &best);
     if (status == COMET_OK)
         status = save_model(best, NULL, model, state, data, false);
     free(best);
@@ -478,9 +465,9 @@ comet_status comet_checkpoint_newest(const char *folder, char **path, bool *prev
     char *last = NULL, *before = NULL;
     safetensors_file *file = NULL;
     checkpoint_found found = CHECKPOINT_NONE;
-    comet_status status = path_in(folder, "last.safetensors", &last);
+    comet_status status = checkpoint_path_in(folder, "last.safetensors", &last);
     if (status == COMET_OK)
-        status = path_in(folder, "previous.safetensors", &before);
+        status = checkpoint_path_in(folder, "previous.safetensors", &before);
     if (status == COMET_OK)
         status = open_newest(last, before, &file, &found);
     safetensors_close(file);
@@ -621,7 +608,7 @@ comet_status comet_checkpoint_convolutions(const char *folder, const comet_net *
 static void set_aside(const char *folder, const char *last)
 {
     char *damaged = NULL;
-    if (path_in(folder, "damaged.safetensors", &damaged) == COMET_OK)
+    if (checkpoint_path_in(folder, "damaged.safetensors", &damaged) == COMET_OK)
         rename(last, damaged);
     free(damaged);
 }
@@ -633,9 +620,9 @@ comet_status checkpoint_load(const char *folder, comet_model *model, const check
     safetensors_file *file = NULL;
     checkpoint_found which = CHECKPOINT_NONE;
     changed[0] = '\0';
-    comet_status status = path_in(folder, "last.safetensors", &last);
+    comet_status status = checkpoint_path_in(folder, "last.safetensors", &last);
     if (status == COMET_OK)
-        status = path_in(folder, "previous.safetensors", &previous);
+        status = checkpoint_path_in(folder, "previous.safetensors", &previous);
     if (status == COMET_OK)
         status = open_newest(last, previous, &file, &which);
     if (status == COMET_OK && file)
@@ -649,75 +636,4 @@ comet_status checkpoint_load(const char *folder, comet_model *model, const check
     free(previous);
     free(last);
     return status;
-}
-
-/* ---- the folder ---- */
-
-static const char *const file_names[] = {"last.safetensors", "previous.safetensors", "best.safetensors", "damaged.safetensors",
-                                         "state.json"};
-enum { N_FILE_NAMES = sizeof file_names / sizeof file_names[0] };
-
-void checkpoint_clear(const char *folder)
-{
-    for (size_t i = 0; i < N_FILE_NAMES; i++) {
-        char *path = NULL;
-        if (path_in(folder, file_names[i], &path) == COMET_OK)
-            unlink(path);
-        free(path);
-    }
-}
-
-/* Removes what runs left that were killed while they saved. */
-static void clean_temporaries(const char *folder)
-{
-    for (size_t i = 0; i < N_FILE_NAMES; i++) {
-        char *path = NULL;
-        if (path_in(folder, file_names[i], &path) == COMET_OK)
-            comet_temporary_clean(path);
-        free(path);
-    }
-}
-
-static comet_status make_folders(const char *folder)
-{
-    char *path = NULL;
-    comet_status status = path_in(folder, "", &path);
-    for (char *at = path; status == COMET_OK && (at = strchr(at + 1, '/'));) {
-        *at = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            status = comet_fail(COMET_ERROR_IO, "%s: could not create the folder: %s", path, strerror(errno));
-        *at = '/';
-    }
-    free(path);
-    return status;
-}
-
-comet_status checkpoint_lock(const char *folder, int *lock)
-{
-    char *path = NULL;
-    const struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    comet_status status = make_folders(folder);
-    if (status == COMET_OK)
-        status = path_in(folder, ".lock", &path);
-    if (status != COMET_OK)
-        return status;
-    const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (fd < 0)
-        status = comet_fail(COMET_ERROR_IO, "%s: %s", path, strerror(errno));
-    else if (fcntl(fd, F_SETLK, &whole) != 0 && (errno == EACCES || errno == EAGAIN))
-        status = comet_fail(COMET_ERROR_IO, "%s: another run is writing to this folder", folder);
-    if (status == COMET_OK) {
-        *lock = fd;
-        clean_temporaries(folder);
-    } else if (fd >= 0) {
-        close(fd);
-    }
-    free(path);
-    return status;
-}
-
-void checkpoint_unlock(int lock)
-{
-    if (lock >= 0)
-        close(lock);
 }
