@@ -587,10 +587,9 @@ const verb verb_train = {
         "Same seed, data and threads (-j): the same bits, also when killed and resumed. Ctrl-C finishes the step, saves\n"
         "and leaves with exit code 130 (SIGTERM: 143). Saved activations are compressed, within bounds that add little\n"
         "to the noise that gradients have anyway; forward is exact. 'comet help training' says more of all options.\n",
-    .examples = "  comet train --model cnn28 --data fashion\n"
-                "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --out runs/a --resume\n"
+    .examples = "  comet train --model resnet20 --data cifar10:DIR --epochs 5 --seed 1 --out runs/a --resume\n"
                 "  comet train --model resnet50 --data folder:DIR --memory 4GiB --batch auto\n"
-                "  comet train --net mynet.txt --data npy:x.npy,y.npy --compress dense --noise 0.5%\n",
+                "  comet train --model resnet18 --data folder:DIR --weights runs/a --freeze '*,!fc'\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
