@@ -24,8 +24,8 @@ enum { IMAGE = 28, RAW = 0, COMPRESSED = 1, N_RUNS = 2, PATH_BYTES = 4096 };
 
 /* The large net. Its images are made up, and few, since the test part is scored after the steps. */
 enum { LARGE_IMAGE = 224, LARGE_IMAGES = 160, LARGE_STEPS = 2 };
-/* The demo is to end within five minutes. On two cores of 2023 the large net takes two fifths of the time of the runs before.
- */
+/* The demo is to end within five minutes. At the speeds of docs/performance.md the large net takes about a quarter of the time
+ * of the runs before; the share is cautious. */
 static const double MOST_SECONDS = 300, LARGE_SHARE = 0.4;
 
 typedef struct demo_args {
