@@ -116,13 +116,18 @@ run 2 compress in.npy -e 1 -t f31
 err_has 'did you mean f32?'
 run 2 compress in.npy -e 1 -o ''
 err_has 'empty'
-# Documents are topics, here those of the source tree.
-run 0 help tutorial
-out_has '^# Tutorial'
-run 0 help cli.md
-out_has '^# The command line'
-run 2 help tutorail
-err_has "did you mean tutorial?"
+# Documents are topics, those of the source tree for a program in a folder beside docs/.
+if [ -e "$(dirname "$comet")/../docs/tutorial.md" ]; then
+    run 0 help tutorial
+    out_has '^# Tutorial'
+    run 0 help cli.md
+    out_has '^# The command line'
+    run 2 help tutorail
+    err_has "did you mean tutorial?"
+else
+    echo "skipped: this program has no documents beside it"
+    run 2 help tutorial
+fi
 run 2 help ../docs/cli
 run 0 help --man compress
 out_has '^\.TH COMET\\-COMPRESS 1 '
