@@ -40,7 +40,7 @@ same killed/last.safetensors long/last.safetensors
 same killed/best.safetensors long/best.safetensors
 if [ "$n_resumed" -ge 1 ]; then pass; else fault "no kill came after a checkpoint"; fi
 # What a killed run was writing goes with the next one.
-shell 0 'ls -A killed | grep -v "^\(last\|previous\|best\).safetensors$\|^\(state\|config\).json$\|^.lock$" | wc -l | grep -q "^0$"'
+shell 0 'ls -A killed | grep -v "^\(last\|previous\|best\).safetensors$\|^\(state\|config\).json$\|^log.jsonl$\|^.lock$" | wc -l | grep -q "^0$"'
 adam="$settings --optimiser adamw --accumulate 3 --clip 1 --smoothing 0.1 --schedule cosine --warmup 1"
 uninterrupted adam $adam
 kill_and_resume adam2 4 $adam
