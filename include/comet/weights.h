@@ -7,6 +7,7 @@
  *   comet_weights_classes, _net    what a file is for
  *   comet_weights_class_names      what its classes are called
  *   comet_weights_export           a checkpoint's weights in a file of their own
+ *   comet_weights_save_onnx        a net with its weights for other programs
  *   comet_checkpoint_newest        the file of a run's folder to take weights from
  *   comet_checkpoint_describe      what the newest checkpoint holds
  *
@@ -113,6 +114,12 @@ COMET_API comet_status comet_checkpoint_groups(const char *folder, char **freeze
 /* Copies the weights and statistics of a checkpoint, or of another file of weights, to a file of their own, all or nothing:
  * safetensors, or what plain torch.load reads where the path ends in .pt. */
 COMET_API comet_status comet_weights_export(const char *checkpoint, const char *path);
+
+/* The model's net with its weights as an ONNX file, all or nothing: what evaluation computes, for any number of images
+ * (docs/checkpoints.md). `from` is the file that the weights were read from, whose names of classes and preparation of images
+ * are copied; NULL: none. COMET_ERROR_UNSUPPORTED for 2 GiB of weights or more, COMET_ERROR_DIVERGED for one that is not
+ * finite. */
+COMET_API comet_status comet_weights_save_onnx(const comet_model *model, const char *from, const char *path);
 
 #ifdef __cplusplus
 }

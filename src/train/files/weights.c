@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "train/files/onnx_file.h"
 #include "train/files/tensor_file.h"
 #include "train/files/torch_file.h"
 #include "train/graph/staging.h"
@@ -448,5 +449,23 @@ comet_status comet_weights_export(const char *checkpoint, const char *path)
     }
     free(job.tensors);
     safetensors_close(job.file);
+    return status;
+}
+
+comet_status comet_weights_save_onnx(const comet_model *model, const char *from, const char *path)
+{
+    static const char *const keys[][2] = {{"comet.classes", "classes"}, {"comet.input", "input"}};
+    safetensors_pair metadata[sizeof keys / sizeof *keys];
+    safetensors_file *file = NULL;
+    size_t n = 0;
+    if (from)
+        TRY(tensor_file_open(&file, from));
+    for (size_t i = 0; file && i < sizeof keys / sizeof *keys; i++) {
+        const char *text = safetensors_metadata(file, keys[i][1]);
+        if (text)
+            metadata[n++] = (safetensors_pair){keys[i][0], text};
+    }
+    const comet_status status = onnx_file_save(model, path, metadata, n);
+    safetensors_close(file);
     return status;
 }
