@@ -44,6 +44,7 @@ test: setup ## build everything and run every test; those that need a large pack
 test-all: test setup-all test-dnnl3 test-torch ## every test, then those that need a large package, which is installed for them
 	@$(call build,release,all)
 	@tools/setup tensorboard >/dev/null
+	@tools/setup onnx >/dev/null
 	@ctest --preset release -j $(JOBS) -L large
 
 test-dnnl3: setup ## the tests that compute with oneDNN, built with version 3.2, which is installed for them in ~/.cache

@@ -2,9 +2,11 @@
  * Nets as ONNX files.
  *
  *   test_onnx                  what the writer refuses, and that it leaves nothing half done
- *   test_onnx FOLDER SALT NET[:IMAGE]...  writes NET.onnx with weights and running statistics by formula, NET.images and
- * NET.scores, raw floats of a batch of 3, for tests/train/onnx_files; "operators" are all of operators.nets test_onnx --list
- * names of the built-in nets
+ *   test_onnx --list           names of the built-in nets
+ *   test_onnx FOLDER SALT NET[:IMAGE]...
+ *                              for tests/train/onnx_files: NET.onnx with weights and running statistics by formula; NET.images
+ * and NET.scores, raw floats of a batch of 3. "operators" are all of operators.nets, "special" is one with unusual names and
+ * dropouts
  */
 #include "training.h"
 
@@ -67,6 +69,18 @@ static const char *given_folder;
 static void write_operator_net(const comet_net *net)
 {
     write_case(given_folder, net);
+}
+
+/* Dropout first and last, and names that those of the graph could meet. */
+static const char special_text[] =
+    "net special\ninput 3 8 8\nfirst = dropout\nscores = conv out=4 kernel=3\nscores.weight = relu\n"
+    "flat = flatten\nfc = linear out=10 bias=no\nlast = dropout\n";
+
+static void write_special_net(void)
+{
+    comet_net *net = net_of(special_text);
+    write_case(given_folder, net);
+    comet_net_destroy(net);
 }
 
 /* "resnet18:64" */
@@ -146,6 +160,8 @@ int main(int n_words, char **words)
         for (int i = 3; i < n_words; i++)
             if (strcmp(words[i], "operators") == 0)
                 for_operator_nets(write_operator_net);
+            else if (strcmp(words[i], "special") == 0)
+                write_special_net();
             else
                 write_zoo_net(words[i]);
         return 0;

@@ -11,7 +11,7 @@ run 0 export b --last -o w.safetensors
 run 1 export b -o w.safetensors
 err_has 'w.safetensors already exists'
 run 2 export b -o w.bin
-err_has 'must end in .safetensors or .pt'
+err_has 'must end in .safetensors, .pt or .onnx'
 run 0 export b --last -o direct.pt
 if command -v unzip >/dev/null; then shell 0 'unzip -tq direct.pt'; fi
 run 3 export nothere -o x.safetensors
@@ -51,6 +51,29 @@ err_has 'it is for 4 classes, this net for 6: fc.weight is 4 x 16 there, 6 x 16 
 run 0 train $settings --weights w.safetensors --max-steps 1 --rate 0
 run 0 train $settings --weights b --max-steps 1 --rate 0
 
+# ---- ONNX; tests/train/onnx_files looks into such files ----
+
+run 0 export b --last -o net.onnx
+err_has 'net.onnx: tiny with the weights of b/last.safetensors, for images of 3 x 16 x 16'
+run 1 export b --last -o net.onnx
+err_has 'net.onnx already exists'
+run 0 export b --last --onnx -o net.bin
+same net.onnx net.bin
+run 2 export direct.pt -o plain.onnx
+err_has 'it does not say which net it belongs to; give --model or --net'
+run 0 export direct.pt --net tiny.txt -o plain.onnx
+run 3 export direct.pt --net other.txt -o no.onnx
+err_has 'direct.pt: it is of another net: conv2.weight is 16 x 8 x 3 x 3 there'
+run 3 export nothere -o no.onnx
+run 2 export b --model cnn28 -o no.pt
+err_has '--model, --net, --classes and --image are for ONNX'
+run 2 export b --image 32 -o no.onnx
+err_has '--classes and --image are for a built-in net'
+run 0 export few.safetensors --model cnn28 --classes 4 -o few.onnx
+run 3 export few.safetensors --model cnn28 -o no.onnx
+err_has 'it is for 4 classes, this net for 10: .*; give --classes 4$'
+absent no.onnx
+
 # ---- files of torch.save, which need no PyTorch ----
 
 run 0 import direct.pt --net tiny.txt -o again.safetensors -f
@@ -84,8 +107,6 @@ def save(name, content):
 import os
 save("hostile.pt", {"state_dict": Call(os.system, "touch ran")})
 save("wrapped.pt", {"epoch": 1})
-with open("w.safetensors", "rb") as file:
-    data = bytearray(file.read())
 END
     shell 0 '"$python" hostile.py'
     run 3 import hostile.pt --net tiny.txt -o no.safetensors
