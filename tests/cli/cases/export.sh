@@ -55,6 +55,7 @@ run 0 train $settings --weights b --max-steps 1 --rate 0
 
 run 0 export b --last -o net.onnx
 err_has 'net.onnx: tiny with the weights of b/last.safetensors, for images of 3 x 16 x 16'
+shell 0 'grep -aq comet.input net.onnx' # as the checkpoint says
 run 1 export b --last -o net.onnx
 err_has 'net.onnx already exists'
 run 0 export b --last --onnx -o net.bin
