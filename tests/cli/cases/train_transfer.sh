@@ -1,4 +1,4 @@
-# comet train --weights onto another number of classes and onto other nets.
+# comet train --weights onto other classes and other nets, --freeze and --rate-of; comet plan --freeze.
 # shellcheck shell=bash
 
 needs_training
@@ -101,3 +101,22 @@ run 2 plan --net six.txt --freeze cnv1
 err_has 'did you mean conv1?'
 run 0 plan --net six.txt --batch 20 --freeze conv1,bn1,conv2 --json -j 1
 out_has '"compress":"off","batch":20,.*"saved_reference_bytes":1280,'
+
+# ---- forecast and measured ----
+
+# The forecast of plan is within a tenth of the peak that a run has, and far below that of a run with nothing frozen.
+if memory_limits; then # sanitizers take memory of their own
+    part="--model resnet18 --image 64 --classes 4 --batch 64 -j 2 --freeze conv1,bn1,layer1,layer2"
+    run 0 plan $part --json
+    forecast=$(sed -n 's/.*"compress":"off".*"peak_bytes":\([0-9]*\),.*/\1/p' .out)
+    run 0 train $part --data synthetic --images 128 --max-steps 2 --compress off --json
+    measured=$(sed -n 's/.*"peak_rss_bytes":\([0-9]*\),.*/\1/p' .out)
+    if [ $((10 * forecast)) -ge $((9 * measured)) ] && [ $((10 * forecast)) -le $((11 * measured)) ]; then
+        pass
+    else
+        fault "a forecast of $forecast bytes, and $measured were measured"
+    fi
+    run 0 train ${part%--freeze*} --data synthetic --images 128 --max-steps 2 --compress off --json
+    whole=$(sed -n 's/.*"peak_rss_bytes":\([0-9]*\),.*/\1/p' .out)
+    if [ $((10 * measured)) -lt $((9 * whole)) ]; then pass; else fault "frozen $measured bytes, whole $whole"; fi
+fi
