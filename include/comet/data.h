@@ -72,7 +72,7 @@ COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t
 typedef struct comet_loader_params {
     size_t size;
     uint32_t batch;
-    uint32_t n_threads; /* threads that decode; 0: one per core, at most 4 */
+    uint32_t n_threads;   /* threads that decode; 0: one per core, at most 4 */
     uint32_t queue;       /* batches that are prepared beside the one in use; 0: as many as spare the caller waits, at most
                            * COMET_LOADER_QUEUE */
     uint32_t first_queue; /* with queue 0: so many at first; 0: one. An earlier loader's stats tell what it came to */
@@ -86,9 +86,9 @@ typedef struct comet_loader_params {
 
 COMET_API void comet_loader_params_init(comet_loader_params *params);
 
-/* Images of bytes (cifar10, idx, folder, npy of u8) are prepared as bytes, a quarter of the memory, and normalised when they are
- * handed out. `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in the last batch of
- * an unshuffled epoch). Labels of those rows are 0. The struct is settled and has no size. */
+/* Images of bytes (cifar10, idx, folder, npy of u8) are prepared as bytes, a quarter of the memory, and normalised when they
+ * are handed out. `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in
+ * the last batch of an unshuffled epoch). Labels of those rows are 0. The struct is settled and has no size. */
 typedef struct comet_batch {
     const float *images;
     const uint32_t *labels;
@@ -106,8 +106,8 @@ COMET_API void comet_loader_destroy(comet_loader *loader);
 COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 
 /* Waits for the next batch in order; *batch stays valid until comet_loader_release, and up to queue + 1 batches may be held at
- * once (COMET_LOADER_QUEUE + 1 where queue is 0). *end becomes true, and no batch is given, after the last one. With `strict`, a broken image fails here and names the
- * file; so does every later call. */
+ * once (COMET_LOADER_QUEUE + 1 where queue is 0). *end becomes true, and no batch is given, after the last one. With `strict`,
+ * a broken image fails here and names the file; so does every later call. */
 COMET_API comet_status comet_loader_next(comet_loader *loader, comet_batch *batch, bool *end);
 COMET_API void comet_loader_release(comet_loader *loader, const comet_batch *batch);
 

@@ -126,9 +126,9 @@ typedef struct comet_train_params {
     bool no_augment;
     uint32_t loader_threads;
     uint32_t queue;      /* batches that are prepared ahead; 0: as many as spare waits, at most COMET_LOADER_QUEUE */
-    const char *out;                 /* folder for checkpoints, created if missing; NULL: none are written */
-    bool resume;                     /* go on from the newest good checkpoint in `out`, if there is one */
-    const char *weights;             /* safetensors to begin from, or NULL; what was loaded is told in a note */
+    const char *out;     /* folder for checkpoints, created if missing; NULL: none are written */
+    bool resume;         /* go on from the newest good checkpoint in `out`, if there is one */
+    const char *weights; /* safetensors to begin from, or NULL; what was loaded is told in a note */
     comet_weights_rule weights_rule; /* what may differ between that file and the net */
     uint64_t save_steps;             /* a checkpoint every so many updates, besides one each epoch; 0: none */
     uint32_t patience;               /* early stop after so many epochs without a better top-1; 0: never */

@@ -317,7 +317,8 @@ static void test_refused(void **state)
     check_refused(NULL, "fc=10y", "cannot be read");
     check_refused(NULL, "=10x", "cannot be read");
     check_refused(NULL, "fc=nan", "cannot be read");
-    check_refused(NULL, "fc=0x", "the rate 'fc=0x' is 0: parameters that are not to be trained are frozen instead, with --freeze");
+    check_refused(NULL, "fc=0x",
+                  "the rate 'fc=0x' is 0: parameters that are not to be trained are frozen instead, with --freeze");
     check_refused(NULL, "fc=-1x", "is negative");
     check_refused(NULL, "fc=0.1", "the run's own rate is not known: give a factor");
     check_refused(NULL, "fd=2x", "'fd' names no parameter of the net three; did you mean fc?");

@@ -86,8 +86,8 @@ static comet_status check_rate(const char *part)
                           "fc=10x or fc=0.01",
                           part);
     if (number == 0)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the rate '%s' is 0: parameters that are not to be trained are frozen instead, with --freeze",
-                          part);
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "the rate '%s' is 0: parameters that are not to be trained are frozen instead, with --freeze", part);
     if (number < 0)
         return comet_fail(COMET_ERROR_ARGUMENT, "the rate '%s' is negative", part);
     return COMET_OK;
