@@ -4,8 +4,8 @@
 usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--out FOLDER] [NET...]
 
 Needs torch and torchvision (the stored files are of 1.13 and 0.14). A NET is a built-in one, or `operators` for the small nets of
-tests/train/operators.nets, or `frozen` for nets in part frozen; without any, all are written. Nets are read from the text that `comet models --show` prints and run by
-tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
+tests/train/operators.nets, or `frozen` for nets in part frozen; without any, all are written. Nets are read from the text
+that `comet models --show` prints and run by tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
 images and labels come from a formula (tests/train/training.c), the salt in front of each name gives other ones. Everything is computed
 in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/train/test_oracle.c checks them.
 """

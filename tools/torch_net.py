@@ -120,8 +120,9 @@ class Net:
         if kind == "linear":
             return F.linear(x, p[name + ".weight"], p.get(name + ".bias"))
         if kind == "batch_norm":
+            moves = not {name + ".weight", name + ".bias"} <= self.frozen  # a frozen one is a fixed function
             return F.batch_norm(x, self.statistics[name + ".running_mean"], self.statistics[name + ".running_var"],
-                                p[name + ".weight"], p[name + ".bias"], not {name + ".weight", name + ".bias"} <= self.frozen, layer.number("momentum", 0.1),
+                                p[name + ".weight"], p[name + ".bias"], moves, layer.number("momentum", 0.1),
                                 layer.number("eps", 1e-5))
         if kind in ("max_pool", "avg_pool"):
             pool = F.max_pool2d if kind == "max_pool" else F.avg_pool2d
