@@ -6,12 +6,14 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "comet/base.h"
 #include "kit/text.h"
 
-enum { BAR_CELLS = 30 };
+enum { BAR_CELLS = 30, MOST_COLUMNS = 80, FILE_COLUMNS = 200 };
 static const double first_after_seconds = 1.0;
 static const double redraw_seconds = 0.1;
 /* Where stderr is a file, lines come at least this far apart, later a tenth of the elapsed time, so that the file stays short.
@@ -48,13 +50,31 @@ void progress_begin(const char *label, uint64_t total)
     bar.drawn = 0;
 }
 
+/* The last column stays empty: some terminals wrap as soon as it is written. */
+size_t progress_width(void)
+{
+    struct winsize size = {.ws_col = 0};
+    if (!isatty(STDERR_FILENO))
+        return FILE_COLUMNS;
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return (known && size.ws_col < MOST_COLUMNS ? size.ws_col : MOST_COLUMNS) - 1u;
+}
+
+/* Cells of the bar, beside its label and the share. */
+static int cells_beside(const char *label)
+{
+    const int left = (int)progress_width() - (int)strlen(label) - 9;
+    return left < 0 ? 0 : left < BAR_CELLS ? left : BAR_CELLS;
+}
+
 static void draw(uint64_t done)
 {
     char cells[BAR_CELLS + 1];
+    const int n = cells_beside(bar.label);
     const double share = bar.total > 0 && done <= bar.total ? (double)done / (double)bar.total : 0;
-    for (int i = 0; i < BAR_CELLS; i++)
-        cells[i] = i < (int)(share * BAR_CELLS) ? '#' : '.';
-    cells[BAR_CELLS] = '\0';
+    for (int i = 0; i < n; i++)
+        cells[i] = i < (int)(share * n) ? '#' : '.';
+    cells[n] = '\0';
     if (bar.total > 0)
         fprintf(stderr, "\r%s [%s] %3.0f %%", bar.label, cells, 100 * share);
     else
@@ -102,7 +122,7 @@ void progress_text(const char *format, ...)
     }
     if (now - bar.drawn < redraw_seconds)
         return;
-    fprintf(stderr, "\r%s\033[K", text);
+    fprintf(stderr, "\r%.*s\033[K", (int)progress_width(), text);
     fflush(stderr);
     bar.drawn = now;
     bar.visible = true;

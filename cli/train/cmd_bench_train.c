@@ -24,8 +24,8 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
-#include "train/train_report.h"
 #include "train/train_setup.h"
+#include "train/train_tables.h"
 #include "verbs.h"
 
 enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };

@@ -128,6 +128,8 @@ static void print_parts(const comet_forecast row[N_MODES])
     PRINT_PART("  gradients", model.gradients);
     PRINT_PART("  optimiser", model.optimiser);
     PRINT_PART("  saved activations", model.saved);
+    PRINT_PART("    the same, raw", model.saved_raw);
+    PRINT_PART("    where all is kept", model.saved_reference);
     PRINT_PART("  transients", model.transient);
     PRINT_PART("  queues of images", data);
     PRINT_PART("  program and libraries", program);
@@ -190,6 +192,7 @@ static cli_exit print_cell(const plan_table *t, size_t index, comet_compress_mod
     json_add_u64(&j, "gradients_bytes", c->model.gradients);
     json_add_u64(&j, "optimiser_bytes", c->model.optimiser);
     json_add_u64(&j, "saved_bytes", c->model.saved);
+    json_add_u64(&j, "saved_raw_bytes", c->model.saved_raw);
     json_add_u64(&j, "saved_reference_bytes", c->model.saved_reference);
     json_add_u64(&j, "transient_bytes", c->model.transient);
     json_add_u64(&j, "data_bytes", c->data);

@@ -443,10 +443,22 @@ static cli_exit stopped_early(void)
     return (cli_exit)(SIGNAL_EXIT + stop_signal);
 }
 
+/* `path` in `absolute`, for programs that run in another folder; `path` itself, which may be NULL, where that is not possible.
+ */
+static const char *absolute_path(const char *path, char absolute[LOG_PATH_BYTES])
+{
+    char here[LOG_PATH_BYTES];
+    if (!path || path[0] == '/' || !getcwd(here, sizeof here) ||
+        (size_t)snprintf(absolute, LOG_PATH_BYTES, "%s/%s", here, path) >= LOG_PATH_BYTES)
+        return path;
+    return absolute;
+}
+
 static cli_exit train(const train_args *args, bool finds_rate, comet_train_params *p, train_report *report)
 {
     comet_train_result result = {.size = sizeof result};
-    char weights[4096];
+    char weights[4096], log_path[LOG_PATH_BYTES];
+    p->log = absolute_path(args->log, log_path);
     if (args->weights) {
         const cli_exit code = weights_path(args->weights, false, weights, sizeof weights);
         if (code != CLI_OK)

@@ -132,8 +132,9 @@ typedef struct comet_train_params {
     comet_weights_rule weights_rule; /* what may differ between that file and the net */
     uint64_t save_steps;             /* a checkpoint every so many updates, besides one each epoch; 0: none */
     uint32_t patience;               /* early stop after so many epochs without a better top-1; 0: never */
-    const char *dump;                /* folder for the saved activations of one step, see comet_model_dump; NULL: none */
-    uint64_t dump_step;              /* which, from 1; the first of this run where that one is over already */
+    const char *log;    /* path of a log that the caller keeps, noted in `out`; NULL: none. Nothing is written to it */
+    const char *dump;   /* folder for the saved activations of one step, see comet_model_dump; NULL: none */
+    uint64_t dump_step; /* which, from 1; the first of this run where that one is over already */
     void (*event)(void *user, const comet_train_event *event); /* may be NULL */
     void *user;
     const volatile sig_atomic_t *stop; /* set by a signal handler: finish the step, save, leave. May be NULL */

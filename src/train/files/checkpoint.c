@@ -16,6 +16,7 @@
 #include "train/assess/state.h"
 #include "train/files/bounds_text.h"
 #include "train/files/checkpoint_folder.h"
+#include "train/files/state_file.h"
 #include "train/files/weights.h"
 #include "train/graph/conv_choices.h"
 #include "train/graph/staging.h"
@@ -236,7 +237,7 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
 static void save_readable(const char *folder, const comet_model *model, const checkpoint_state *state,
                           const checkpoint_data *data)
 {
-    char *path = NULL, json[STATE_BYTES];
+    char *path = NULL, json[2 * STATE_BYTES];
     const char *choices = conv_choices_of(model), *classes = classes_of(data), *input = input_of(data);
     const char *parts[] = {json,
                            classes ? ",\"classes\":" : "",
@@ -250,6 +251,7 @@ static void save_readable(const char *folder, const comet_model *model, const ch
     if (checkpoint_path_in(folder, "state.json", &path) == COMET_OK && atomic_file_begin(&file, path) == COMET_OK) {
         comet_status status = COMET_OK;
         state_print(state, json);
+        state_for_people(state, json, sizeof json);
         json[strlen(json) - 1] = '\0'; /* its last brace */
         for (size_t i = 0; i < sizeof parts / sizeof parts[0] && status == COMET_OK; i++)
             status = atomic_file_write(&file, parts[i], strlen(parts[i]));

@@ -9,7 +9,7 @@
  *   DIR/previous.safetensors   the one before, used where the newest is damaged
  *   DIR/best.safetensors       weights and statistics with the best top-1
  *   DIR/damaged.safetensors    a newest file that could not be read, set aside when the previous one was used
- *   DIR/state.json             the state again, for people; never read here
+ *   DIR/state.json             the state again, for people, in words; files/state_file.h reads the seconds of the run from it
  *
  * Order of images, augmentation and dropout are functions of (seed, epoch, position) and (seed, step), so the position is the
  * whole state of data order and random numbers. Checkpoints are written after an update only: unfinished gradients are never
@@ -47,6 +47,9 @@ typedef struct checkpoint_state {
     uint64_t tested_step;                   /* updates done at the last evaluation; 0: none yet */
     loss_watch watch;
     checkpoint_settings settings;
+    /* in state.json alone, so that checkpoints of the same run have the same bytes */
+    double seconds;  /* that the run has taken */
+    const char *log; /* path of its log, or NULL */
 } checkpoint_state;
 
 /* What a checkpoint says of the data, for programs that use its weights: JSON texts, or NULL. The

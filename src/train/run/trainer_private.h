@@ -24,6 +24,7 @@ typedef struct trainer {
     uint64_t saved_step;   /* of the newest */
     /* this process alone */
     double began, train_seconds;
+    double seconds_before;      /* that the processes before this one took */
     comet_loader_stats earlier; /* of the training loaders before this one, and the last one's queue */
     uint64_t queue_bytes;       /* the most that a loader had, beside the data sets and the batch that the model reads */
     uint64_t n_images, n_skipped_told;

@@ -10,8 +10,10 @@
 #include "train/assess/assess.h"
 #include "train/backend/backend.h"
 #include "train/backend/parallel.h"
+#include "train/data/dataset.h"
 #include "train/data/preparation.h"
 #include "train/files/class_names.h"
+#include "train/files/state_file.h"
 #include "train/graph/conv_choices.h"
 #include "train/graph/groups.h"
 #include "train/math/optimiser.h"
@@ -156,6 +158,7 @@ static comet_status resume(trainer *t, checkpoint_found *found)
     snprintf(why, sizeof why, "%s", comet_last_error());
     t->saved = true;
     t->saved_step = t->state.step;
+    t->seconds_before = state_file_seconds(t->p->out);
     if (*found == CHECKPOINT_PREVIOUS)
         trainer_note(t, "the newest checkpoint cannot be used (%s); going on from the one before", why);
     if (t->state.step < t->n_steps)

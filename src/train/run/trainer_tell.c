@@ -32,7 +32,7 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .test_top1 = t->state.test_top1,
         .test_top5 = t->state.test_top5,
         .best_top1 = t->state.best_top1 >= 0 ? t->state.best_top1 : NAN,
-        .seconds = comet_seconds() - t->began,
+        .seconds = t->seconds_before + comet_seconds() - t->began,
         .process_seconds = comet_seconds() - t->began,
         .train_seconds = t->train_seconds,
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
@@ -100,6 +100,8 @@ void trainer_save(trainer *t)
 {
     if (!t->p->out)
         return;
+    t->state.seconds = t->seconds_before + comet_seconds() - t->began;
+    t->state.log = t->p->log;
     const comet_status status = is_saved(t) ? checkpoint_save_again(t->p->out, t->model, &t->state, &t->data)
                                             : checkpoint_save(t->p->out, t->model, &t->state, &t->data);
     if (status == COMET_OK) {

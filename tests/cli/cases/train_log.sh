@@ -28,6 +28,19 @@ run 1 train $settings --out a
 same a/log.jsonl kept.jsonl
 run 0 train $settings --epochs 4 --out a --resume
 check "len(of('start')) == 2 and [e['resumed'] for e in of('start')] == [False, True]" a/log.jsonl
+# Seconds go on over a resume; without state.json, or with that of an older version, they begin again.
+check "logs[0][-1]['seconds'] > next(e for e in of('end'))['seconds'] > 0 and of('start')[1]['seconds'] > of('checkpoint')[-3]['seconds'] / 2" a/log.jsonl
+has a/state.json '"optimiser":"sgd".*"seconds":[0-9]'
+lacks a/state.json '"log":'
+sed -i 's/"seconds":[0-9.]*/"seconds":1000/' a/state.json
+run 0 train $settings --epochs 5 --out a --resume
+check "1000 < of('start')[-1]['seconds'] < 2000 and all(e['seconds'] > 1000 for e in logs[0][-5:])" a/log.jsonl
+sed -i 's/"optimiser":"sgd"/"optimiser":"0"/; s/,"seconds":[0-9.]*//' a/state.json
+run 0 train $settings --epochs 6 --out a --resume
+check "of('start')[-1]['seconds'] < 500 and of('start')[-1]['resumed']" a/log.jsonl
+echo '{' >a/state.json
+run 0 train $settings --epochs 7 --out a --resume
+check "of('start')[-1]['seconds'] < 500 and of('start')[-1]['resumed']" a/log.jsonl
 run 2 train --net tiny.txt $data --out a -f --batch 1000
 lacks a/log.jsonl '"batch":1000'
 run 0 train $settings --max-steps 4 --out a -f
@@ -35,6 +48,7 @@ check "len(of('start')) == 1 and of('start')[0]['n_steps'] == 4" a/log.jsonl
 run 0 train $settings --max-steps 3 --out b --log named.jsonl
 present named.jsonl
 absent b/log.jsonl
+has b/state.json "\"log\":\"$PWD/named.jsonl\""
 run 0 train $settings --max-steps 3
 absent log.jsonl
 
@@ -101,7 +115,7 @@ check "events[-1]['event'] == 'end' and events[-1]['state'] == 'finished'" auto/
 check "all(e['saved_bytes'] < e['saved_raw_bytes'] < e['saved_reference_bytes'] for e in of('step'))" auto/log.jsonl
 check "all(e['saved_bytes'] == e['saved_raw_bytes'] for kind in ('start', 'step', 'end') for e in of(kind))" off/log.jsonl
 check "all(abs(e['ratio'] * e['saved_bytes'] - e['saved_reference_bytes']) < 2 for e in of('step'))" auto/log.jsonl
-check "logs[0][1]['saved_raw_bytes'] == logs[1][1]['saved_raw_bytes']" auto/log.jsonl off/log.jsonl
+check "of('start')[0]['saved_raw_bytes'] == of('start')[1]['saved_raw_bytes']" auto/log.jsonl off/log.jsonl
 check "all(e['rss_bytes'] <= e['peak_rss_bytes'] for e in of('step'))" auto/log.jsonl
 # Parts of a step's time are disjoint, and most of it.
 check "all(0 < sum(e['time'].values()) < e['seconds'] for e in of('step')) and all(v >= 0 for e in of('step') for v in e['time'].values())" auto/log.jsonl
@@ -118,3 +132,18 @@ check "[p[0] for p in of('timeline')[0]['points']] == [p[0] for p in of('timelin
 # A tensor has one number, and one size in a step, whoever reads it.
 check "all(len({(e['elements'], e['bytes_raw']) for e in of('assess') if e['tensor'] == t}) == 1 for t in {e['tensor'] for e in of('assess')})" auto/log.jsonl
 check "all(e['bytes_raw'] == 4 * e['elements'] for e in of('assess')) and {e['consumer'] for e in of('assess')} >= {'conv', 'batch_norm'}" auto/log.jsonl
+
+# ---- the end on standard output: figures that are named, and parts that add up ----
+
+run 0 train $settings --out shown
+for line in '^net        tiny: 1.47 k parameters, images of 3 x 16 x 16$' '^data       synthetic: 400 images to train on, 80 to test, 4 classes$' \
+    '^length     3 epochs, 60 updates of 20 images$' '^optimiser  sgd, momentum 0.9, weight decay 0.0005$' '^rate       [0-9.]* at most, schedule onecycle$' \
+    '^computes   float32, 1 thread, compression auto$' '^saved to   shown$' '^log        shown/log.jsonl$' \
+    '^    a framework that keeps everything holds  *0.82 MiB$' '^    raw here, the largest of them:  *0.51 MiB$'; do out_has "$line"; done
+last="parts of the peak memory"
+if grep '^peak memory' .out | sed 's/([^)]*)//g' | grep -o '[0-9.]* MiB' | awk 'NR == 1 { peak = $1 } NR > 1 { sum += $1 } END { d = peak - sum; exit !(NR == 5 && d < 0.01 && d > -0.01) }'; then pass; else fault "they do not add up"; fi
+run 0 plan --net tiny.txt -j 1 --batch 20
+out_has '^    the same, raw  *0.51 MiB  *0.51 MiB  *0.51 MiB  *0.51 MiB$'
+out_has '^    where all is kept  *0.82 MiB  *0.82 MiB  *0.82 MiB  *0.82 MiB$'
+run 0 plan --net tiny.txt -j 1 --batch 20 --json
+out_has '"saved_raw_bytes":533760,"saved_reference_bytes":861440'
