@@ -79,7 +79,7 @@ typedef enum comet_event_kind {
     COMET_EVENT_NOTE,       /* `text` is a sentence for the user: images skipped, an older checkpoint used, early stop ... */
     COMET_EVENT_END,
     COMET_EVENT_RATE,     /* an update of comet_rate_find: its step, rate and train_loss; the fields of a run are not set */
-    COMET_EVENT_TEST,     /* a batch of an evaluation was scored: see n_tested */
+    COMET_EVENT_TEST,     /* an evaluation goes on: see n_tested. After its first batch, then at most 20 times a second */
     COMET_EVENT_TIMELINE, /* this step was traced: see comet_model_describe_trace. The first step, the one after bounds have
                            * settled or the last of the first epoch, and the last */
 } comet_event_kind;

@@ -20,6 +20,8 @@
 static char folder[256];
 
 typedef struct observed {
+    size_t n_test, n_timeline;
+    uint64_t traced[4];
     size_t n_start, n_step, n_epoch, n_end, n_note, n_saved, n_failed;
     uint64_t stop_at; /* step that sets the flag; 0: none */
     uint64_t full_at; /* step from which on files are limited to full_bytes; 0: none */
@@ -78,7 +80,16 @@ static void on_event(void *user, const comet_train_event *e)
         snprintf(o->notes + strlen(o->notes), sizeof o->notes - strlen(o->notes), "%s\n", e->text);
         break;
     case COMET_EVENT_TEST:
-    case COMET_EVENT_TIMELINE: break;
+        assert_true(e->n_tested > 0 && e->n_tested <= e->n_to_test && e->n_to_test == 11);
+        o->n_test++;
+        break;
+    case COMET_EVENT_TIMELINE: {
+        comet_trace_point point = {.size = sizeof point};
+        assert_ok(comet_model_describe_trace(e->model, 0, &point));
+        assert_true(o->n_timeline < COUNT_OF(o->traced));
+        o->traced[o->n_timeline++] = e->step;
+        break;
+    }
     case COMET_EVENT_END: o->n_end++, o->end = *e; break;
     }
 }
@@ -164,6 +175,10 @@ static void test_events(void **state)
     assert_true(result.last.test_top5 == 1 || result.last.test_top5 <= 1);
     assert_true(result.last.best_top1 >= result.last.test_top1);
     assert_true(result.last.peak_rss_bytes > 0 && result.last.images_per_s > 0);
+    assert_true(s.o.n_test >= 2); /* evaluations */
+    assert_true(result.last.process_seconds == result.last.seconds && result.last.wait_seconds <= result.last.train_seconds);
+    assert_int_equal(s.o.n_timeline, 3);
+    assert_true(s.o.traced[0] == 1 && s.o.traced[1] == 6 && s.o.traced[2] == 12);
     close_setting(&s);
 }
 
