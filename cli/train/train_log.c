@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/bytes.h"
 #include "base/threads.h"
 #include "kit/command_line.h"
 #include "kit/cpu_report.h"
@@ -276,6 +277,7 @@ static void log_step(train_log *log, const comet_train_event *e)
     const comet_memory memory = memory_of(e->model);
     const comet_step_figures now = steps_of(e->model);
     const double held = (double)(now.saved + now.spilled);
+    const uint64_t rss = comet_rss();
     json j = begin_line("step", e);
     json_add_double(&j, "rate", e->rate);
     json_add_double(&j, "train_loss", e->train_loss);
@@ -292,8 +294,8 @@ static void log_step(train_log *log, const comet_train_event *e)
     json_add_u64(&j, "transient_bytes", memory.transient);
     json_add_u64(&j, "data_bytes", e->data_bytes);
     json_add_u64(&j, "program_bytes", log->program_bytes);
-    json_add_u64(&j, "rss_bytes", comet_rss());
-    json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
+    json_add_u64(&j, "rss_bytes", rss);
+    json_add_u64(&j, "peak_rss_bytes", max_u64(e->peak_rss_bytes, rss)); /* the event is older */
     add_time(&j, log, e, &now);
     log->last = now;
     log->last_step = e->step;

@@ -16,6 +16,7 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
 {
     const comet_loader_stats loader = trainer_loaded(t);
     const bool step = kind == COMET_EVENT_STEP;
+    const double process_seconds = comet_seconds() - t->began;
     return (comet_train_event){
         .size = sizeof(comet_train_event),
         .kind = kind,
@@ -32,8 +33,8 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .test_top1 = t->state.test_top1,
         .test_top5 = t->state.test_top5,
         .best_top1 = t->state.best_top1 >= 0 ? t->state.best_top1 : NAN,
-        .seconds = t->seconds_before + comet_seconds() - t->began,
-        .process_seconds = comet_seconds() - t->began,
+        .seconds = t->seconds_before + process_seconds,
+        .process_seconds = process_seconds,
         .train_seconds = t->train_seconds,
         .images_per_s = t->train_seconds > 0 ? (double)t->n_images / t->train_seconds : 0,
         .wait_seconds = loader.wait_seconds,
