@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "bench/contender.h"
-#include "kit/cpu_report.h"
 #include "doctor/self_test.h"
+#include "kit/cpu_report.h"
 #include "kit/json_out.h"
 #include "kit/setters.h"
 #include "kit/text.h"

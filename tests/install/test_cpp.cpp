@@ -10,8 +10,8 @@
 #include "comet/figures.h"
 #include "comet/model.h"
 #include "comet/net.h"
-#include "comet/train.h"
 #include "comet/predict.h"
+#include "comet/train.h"
 #include "comet/weights.h"
 #endif
 
