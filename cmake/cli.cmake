@@ -35,6 +35,8 @@ add_custom_command(OUTPUT "${PROJECT_BINARY_DIR}/cli/report_assets.h"
                    COMMAND "${CMAKE_COMMAND}" "-DOUT=${PROJECT_BINARY_DIR}/cli/report_assets.h" "-DFILES=${report_assets}" -P
                            "${PROJECT_SOURCE_DIR}/cmake/embed.cmake"
                    DEPENDS ${report_assets} "${PROJECT_SOURCE_DIR}/cmake/embed.cmake" VERBATIM)
+add_custom_target(report_assets DEPENDS "${PROJECT_BINARY_DIR}/cli/report_assets.h")
+add_dependencies(comet report_assets)
 target_sources(comet PRIVATE "${PROJECT_BINARY_DIR}/cli/report_assets.h")
 target_include_directories(comet PRIVATE "${PROJECT_BINARY_DIR}/cli")
 target_link_libraries(comet PRIVATE $<TARGET_NAME_IF_EXISTS:comet_train_static> comet::codec_static PkgConfig::CJSON Threads::Threads m)

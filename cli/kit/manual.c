@@ -122,7 +122,7 @@ void manual_verb(const verb *v)
         putchar('\n');
     }
     const verb *first = v->subjects && v->first_is_default ? v->subjects[0] : v;
-    if (first->n_options > 0)
+    if (first && first->n_options > 0)
         print_options(first);
     print_end();
     puts(".SH EXAMPLES");

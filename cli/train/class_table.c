@@ -43,9 +43,11 @@ static cli_exit names_of_weights(class_table *t, const char *path)
     }
     cli_exit code = CLI_OK;
     for (uint32_t i = 0; i < n && i < t->n_predicted && code == CLI_OK; i++) {
-        if (!t->names[i] && !(t->names[i] = strdup(names[i])))
+        if (!t->names[i])
+            t->names[i] = strdup(names[i]);
+        if (!t->names[i]) {
             code = fail_memory(strlen(names[i]) + 1);
-        if (code == CLI_OK && i < t->n_true && !told && strcmp(t->names[i], names[i]) != 0) {
+        } else if (i < t->n_true && !told && strcmp(t->names[i], names[i]) != 0) {
             complain("class %" PRIu32 " is '%s' in the data and '%s' in %s: scores count other classes than the weights know",
                      i, t->names[i], names[i], path);
             told = true;

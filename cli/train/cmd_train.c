@@ -454,8 +454,9 @@ static const char *absolute_path(const char *path, char absolute[LOG_PATH_BYTES]
     return absolute;
 }
 
-static cli_exit train(const train_args *args, bool finds_rate, comet_train_params *p, train_report *report)
+static cli_exit train(const train_args *args, bool finds_rate, const comet_train_params *params, train_report *report)
 {
+    comet_train_params own = *params, *p = &own;
     comet_train_result result = {.size = sizeof result};
     char weights[4096], log_path[LOG_PATH_BYTES];
     p->log = absolute_path(args->log, log_path);

@@ -7,7 +7,7 @@
 #include "train/train_log.h"
 
 /* Net, data, settings and places of a run, on `out`, each with its name. */
-void run_table_print(FILE *out, const train_log *log, const comet_train_event *start);
+void run_table_print(FILE *out, const train_log *log, const comet_train_event *e);
 
 /* What a model holds, on `out`; saved activations of the largest few layers. */
 void memory_table_print(FILE *out, const comet_model *model);

@@ -171,7 +171,7 @@ static void compute_part(void *arg, uint64_t first, uint64_t n)
         const float *x = load(p->x, a->dtype, first, m, xs);
         coefficients_at(&c, a, first, m);
         for (unsigned k = 0; k < m; k++)
-            y[k] = c.scale[k] * x[k] + c.shift[k];
+            y[k] = c.scale[k] * x[k] + c.shift[k]; /* NOLINT(clang-analyzer-core.NullDereference): coefficients_at sets both */
         if (p->add) {
             const float *add = load(p->add, a->dtype, first, m, adds);
             for (unsigned k = 0; k < m; k++)

@@ -223,8 +223,8 @@ static comet_status take_state(torch_reader *r, const pickle *p, uint32_t state,
     for (uint32_t i = 0; i < d->n; i += 2)
         name_bytes += pickle_at(p, d->as.items[i])->kind == PICKLE_TEXT ? pickle_at(p, d->as.items[i])->n + 1 : 0;
     r->names = malloc(name_bytes);
-    r->tensors = calloc(n, sizeof *r->tensors);
-    *list = calloc(n, sizeof **list);
+    r->tensors = calloc(n + 1, sizeof *r->tensors); /* never 0 bytes */
+    *list = calloc(n + 1, sizeof **list);
     if (!r->names || !r->tensors || !*list)
         return out_of_memory(r);
     char *to = r->names;

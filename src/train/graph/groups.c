@@ -49,14 +49,15 @@ static bool next_frozen(const char **at, item *i)
     return true;
 }
 
-/* What follows the pattern of a rate: NULL where there is no '=' or no number that can be one. */
+/* What follows the '=' of a rate; false where it is no number that a rate can be, then both are as before or worthless. */
 static bool read_rate(const char *text, double *number, bool *times)
 {
-    char *end = NULL;
-    const bool begins = (*text >= '0' && *text <= '9') || *text == '.' || *text == '-' || *text == '+';
-    *number = begins ? strtod(text, &end) : 0;
-    *times = end && (*end == 'x' || *end == 'X');
-    return begins && end != text && end[*times ? 1 : 0] == '\0' && isfinite(*number);
+    char *end;
+    if (!((*text >= '0' && *text <= '9') || *text == '.' || *text == '-' || *text == '+'))
+        return false;
+    *number = strtod(text, &end);
+    *times = *end == 'x' || *end == 'X';
+    return end != text && end[*times ? 1 : 0] == '\0' && isfinite(*number);
 }
 
 /* An unreadable rate is 1x: groups_check_texts has refused it. */

@@ -46,6 +46,7 @@ void trace_add(comet_model *m, const op *o, bool backward)
     const trace_point *last = t->n_points > 0 ? &t->points[t->n_points - 1] : NULL;
     if (last && last->backward == backward && m->ops[last->op].layer == o->layer)
         t->n_points--;
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): comet_model_trace has allocated them */
     t->points[t->n_points++] = (trace_point){.op = o->index, .backward = backward, .bytes = totals.held + totals.spilled};
 }
 
