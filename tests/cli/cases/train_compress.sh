@@ -37,7 +37,7 @@ for mode in off lossless fast dense auto; do
     if tail -1 $mode.jsonl | grep -q "\"compress\":\"$mode\""; then pass; else fault "the log's end lacks $mode"; fi
 done
 same run-lossless/last.safetensors run-off/last.safetensors
-has auto.jsonl '"event":"start".*"n_steps":3,"n_epochs":1[,}]'
+has auto.jsonl '"event":"start".*"n_epochs":1,"n_steps":3[,}]'
 run 0 train $settings --max-steps 2 --noise 0.5% --overhead 10% --checksums --json
 run 0 train $settings --max-steps 2 --sigma 0.01 --compress dense --spill . --json
 err_has 'with compression dense: a peak of [0-9]* MiB is expected, .* are allowed (.*), nothing need be spilled'
