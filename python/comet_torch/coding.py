@@ -2,7 +2,7 @@
 import torch
 
 from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
-from .forms import Pieces, ProbabilityForm, RowForm
+from .forms import LogProbabilityForm, Pieces, RowForm
 from .handles import Content, layout_of, storage_of
 from .roles import Role
 from .session import DTYPES
@@ -12,8 +12,8 @@ _LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have fl
 
 def form_of(name, kind, fields):
     """The form of this name for a tensor saved by a node with these fields, or None."""
-    if name == "probability":
-        return ProbabilityForm()
+    if name == "log_probability":
+        return LogProbabilityForm()
     tensors = {saved.field: saved.tensor for saved in fields}
     if kind == "NativeLayerNorm":
         return RowForm(tensors["result1"], tensors["result2"])

@@ -4,15 +4,12 @@ row           (x - mean) * rstd of each row of a layer norm or RMS norm, with th
               the same for all rows in units of their deviation, as that of the gradients which errors disturb is. x comes back
               within eb / rstd of its row, plus the rounding of x itself. Where that rounding is not small beside eb (means of
               more than 10^4 deviations), or a mean or rstd is not finite, `RowForm.fits` is False, and the tensor is coded without this.
-probability   p = exp(y) of a log-softmax result y over its last dimension. Backward reads exp(y) only. Elements below eb come back
-              as one value for each row, not above eb, so that the row sums to 1 again where it can; the log of that is y,
-              which is finite.
+log_probability  a log-softmax result y over its last dimension, with errors that are independent of y (dither): where a net has
+              learnt how frequent its classes are and no more, the rows are all alike, and rounded values would all err to the same side.
+              What comes back is log-softmax of what was stored, so that each row sums to 1 again: within 2 eb of y.
 """
 import torch
 
-from .spread import rows_of
-
-_ELEMENTS_LOOKED_AT = 1 << 18
 _SUM_TOLERANCE = 0.02  # bfloat16 results sum to 1 within less
 _PIECE_BYTES = 8 << 20
 _ROUNDING = 2.0**-24
@@ -48,13 +45,7 @@ class RowForm:
         out.copy_(coded)
 
 
-def some_probabilities(y):
-    """Of evenly spaced rows of a log-softmax result."""
-    rows = y.detach().reshape(-1, y.shape[-1])
-    return torch.exp(rows[rows_of(rows.shape[0], max(1, _ELEMENTS_LOOKED_AT // rows.shape[1]))].float())
-
-
-class ProbabilityForm:
+class LogProbabilityForm:
     def fits(self, tensor, eb):
         """Are the rows along the last dimension those that log-softmax made? Their sums tell."""
         if not tensor.is_contiguous() or tensor.dim() == 0 or tensor.numel() == 0 or tensor.shape[-1] < 2:
@@ -67,18 +58,10 @@ class ProbabilityForm:
         return tensor.numel() // tensor.shape[-1]
 
     def coded(self, y, first):
-        return torch.exp(y if y.dtype == torch.float64 else y.float())
+        return y if y.dtype == torch.float64 else y.float()
 
     def give_back(self, coded, first, eb, out):
-        out.copy_(fill_small(coded, eb).clamp_(min=torch.finfo(coded.dtype).tiny).log_())
-
-
-def fill_small(p, eb):
-    """Gives the zeros of each row of coded probabilities, in place, what the row lacks of 1, the same to each and at most eb."""
-    p.clamp_(min=0)
-    n_zero = (p == 0).sum(-1, keepdim=True)
-    lacking = (1 - p.sum(-1, keepdim=True, dtype=torch.float64)) / n_zero.clamp(min=1)
-    return p.add_((p == 0) * lacking.clamp(0, eb).to(p.dtype))
+        out.copy_(torch.log_softmax(coded, -1))
 
 
 class Pieces:

@@ -143,11 +143,3 @@ def log_softmax(y, dy):
     """Rows of the result and of its gradient: dx = dy - exp(y) sum(dy), where the error is of y."""
     p, total = torch.exp(y.double()), dy.double().sum(-1, keepdim=True)
     return ratio(float((p * total).square().sum()), float((dy.double() - p * total).square().sum()))
-
-
-def probability(y, dy, stored, eb):
-    """The same where exp(y) is stored within eb, and `stored` is what came back for exp(y). Not linear: small probabilities become
-    equal, so the error is that of the bound in force."""
-    p, total = torch.exp(y.double()), dy.double().sum(-1, keepdim=True)
-    harm, passed = ((stored.double() - p) * total).square().sum(), (dy.double() - p * total).square().sum()
-    return ratio(3 * float(harm) / (eb * eb), float(passed))

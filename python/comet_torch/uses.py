@@ -12,7 +12,6 @@ import torch
 
 from . import gains, roles
 from .attention_gains import AttentionSample, usable
-from .forms import fill_small
 from .roles import Role
 from .samples import ConvolutionSampler, ProductSampler, Sample
 from .spread import rows_of, taken
@@ -262,7 +261,7 @@ class _Softmax:
     def __init__(self, node, used, facts):
         dim = int(node._saved_dim)
         self.dim = dim - (1 << 64) if dim >= 1 << 63 else dim
-        self.key, self.role, self.facts = used.key, used.role, facts[used.key]
+        self.key, self.role = used.key, used.role
         self.y = self._rows(used.tensor)
 
     def _rows(self, tensor):
@@ -275,13 +274,7 @@ class _Softmax:
         return last[tuple(reversed(index))].float().reshape(len(rows), -1)
 
     def _gain(self, dy):
-        if self.role is Role.SOFTMAX:
-            return gains.softmax(self.y, dy)
-        if self.facts.relative != "probability":
-            return gains.log_softmax(self.y, dy)
-        eb = self.facts.eb
-        stored = torch.exp(self.y).div_(2 * eb).round_().mul_(2 * eb)
-        return gains.probability(self.y, dy, fill_small(stored, eb), eb)
+        return (gains.softmax if self.role is Role.SOFTMAX else gains.log_softmax)(self.y, dy)
 
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:

@@ -3,7 +3,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from comet_torch.forms import ProbabilityForm, RowForm, fill_small
+import comet_torch
+from comet_torch.forms import LogProbabilityForm, RowForm
 from comet_torch.gains import channel_energies, energy
 from comet_torch.roles import Role
 from simulation import Simulation, gradient_like
@@ -214,19 +215,18 @@ def test_log_softmax(sharpness):
 
 
 @pytest.mark.parametrize("sharpness", [0.1, 1, 4])
-def test_log_softmax_in_probabilities(sharpness):
+def test_log_softmax_of_rows_that_sum_to_1(sharpness):
     x, dy = language_loss(sharpness)
-    s = Simulation(lambda: torch.log_softmax(x, -1), "result", [x], dy, eb=3e-4, form="probability")
-    form = ProbabilityForm()
+    s = Simulation(lambda: torch.log_softmax(x, -1), "result", [x], dy, eb=0.1, form="log_probability")
+    form = LogProbabilityForm()
 
     def error(y):
-        p = form.coded(y, 0)
-        coded, out = (p / (2 * s.eb)).round() * (2 * s.eb), torch.empty_like(y)
-        form.give_back(coded, 0, s.eb, out)
+        out = torch.empty_like(y)
+        form.give_back(form.coded(y, 0) + s.uniform(y), 0, s.eb, out)
         return out - y
 
-    harm, energy = s.simulated(1, error)[0]
-    check(harm / energy / (s.observed()["passed"].gain * s.eb**2), 0.95, 1.05)
+    harm, energy = s.simulated(8, error)[0]
+    check(harm / energy / (s.observed()["passed"].gain * s.eb**2), 0.3, 1.05)  # less where one class has nearly all of a row
 
 
 # ---- fused attention ----
@@ -291,20 +291,33 @@ def test_rows_that_do_not_fit(what):
     assert not RowForm(x.mean(1), (x.var(1, unbiased=False) + 1e-5).rsqrt()).fits(x, 1e-3)
 
 
-def test_probabilities_along_another_dimension_do_not_fit():
-    form, x = ProbabilityForm(), randn(4, 21, 16, 16)
+def test_log_probabilities_along_another_dimension_do_not_fit():
+    form, x = LogProbabilityForm(), randn(4, 21, 16, 16)
     assert form.fits(torch.log_softmax(x, -1), 1e-3)
     assert not form.fits(torch.log_softmax(x, 1), 1e-3)
 
 
-@pytest.mark.parametrize("sharpness", [1, 2, 6])
-def test_probabilities_come_back_within_the_bound(sharpness):
-    p, eb = torch.softmax(randn(100, 3000) * sharpness, -1), 2e-4
-    stored = fill_small((p / (2 * eb)).round() * (2 * eb), eb)
-    assert float((stored - p).abs().max()) <= eb * (1 + 1e-5)
-    assert float((stored.sum(-1) - 1).abs().max()) < 3000 * eb
-    if sharpness <= 2:  # enough small ones to fill
-        assert float((stored.sum(-1) - 1).abs().max()) < 1e-4
+def test_frequent_and_rare_classes_do_not_err_to_one_side():
+    """All rows nearly alike, as in a net that has learnt how frequent its classes are: the gradient of the last bias is a sum over rows,
+    in which errors of one sign would add up. Bounds have risen by then as far as they may."""
+    torch.manual_seed(0)
+    n, classes = 2048, 300
+    layer = torch.nn.Linear(16, classes)
+    with torch.no_grad():
+        layer.bias.copy_(-0.02 * torch.arange(classes))
+        layer.weight.mul_(0.05)
+    optimiser = torch.optim.SGD(layer.parameters(), 0.0)
+    with comet_torch.compress(layer, optimiser) as mem:
+        for _ in range(40):
+            x = torch.randn(n, 16)
+            target = torch.multinomial(torch.softmax(layer(x).detach(), -1), 1)[:, 0]
+            optimiser.zero_grad()
+            y = layer(x)
+            torch.nn.functional.cross_entropy(y, target).backward()
+            optimiser.step()
+    exact = (torch.softmax(y.detach(), -1) - torch.nn.functional.one_hot(target, classes)).mean(0)
+    assert "log-probabilities" in mem.report()
+    assert float((layer.bias.grad - exact).norm() / exact.norm()) < 0.05
 
 
 # ---- sums over parts of large tensors ----
