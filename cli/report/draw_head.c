@@ -303,11 +303,7 @@ static void cell_data(const run *r, page *p, size_t at)
 
 static void cell_length(const run *r, page *p, size_t at)
 {
-    const double epochs = run_number(r->start, "epochs");
-    put_known_number(p, at, r->start, isnan(epochs) ? "n_epochs" : "epochs", COUNT, "",
-                     isnan(epochs) ? " epochs"
-                     : epochs == 1 ? " epoch"
-                                   : " epochs");
+    put_known_number(p, at, r->start, "n_epochs", COUNT, "", run_number(r->start, "n_epochs") == 1 ? " epoch" : " epochs");
     put_known_number(p, at, r->start, "n_steps", COUNT, "", " steps");
     put_known_number(p, at, r->start, "batch", COUNT, "", " images in a batch");
     if (run_number(r->start, "accumulate") > 1)

@@ -1,7 +1,11 @@
 /* comet import: weights from PyTorch, checked against a net. */
+#include <string.h>
+
 #include "kit/file_io.h"
 #include "train/train_setup.h"
 #include "verbs.h"
+
+#define ENDING ".safetensors" /* of what is written */
 
 typedef struct import_args {
     net_args net;
@@ -43,6 +47,9 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     (void)n_operands;
     if (!args->output)
         return fail(CLI_USAGE, "-o FILE is missing");
+    const size_t length = strlen(args->output), ending = strlen(ENDING);
+    if (length < ending || strcmp(args->output + length - ending, ENDING) != 0)
+        return fail(CLI_USAGE, "%s: the name must end in " ENDING, args->output);
     cli_exit code = weights_path(operands[0], false, path, sizeof path);
     if (code == CLI_OK)
         code = file_check_output(args->output, args->force);

@@ -129,3 +129,5 @@ if "$python" -c 'import torch' 2>/dev/null; then
     run 0 import w.pt --net tiny.txt -o again.safetensors -f
     same_weights w.safetensors again.safetensors
 fi
+run 2 import w.safetensors --net tiny.txt -o again.pt
+err_has 'again.pt: the name must end in .safetensors'
