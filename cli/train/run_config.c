@@ -45,12 +45,6 @@ static void add_float(json *j, const char *name, float value)
     config_add(j, name, text);
 }
 
-static const char *schedule_name(comet_schedule_kind kind)
-{
-    static const char *const names[] = {"constant", "step", "cosine", "onecycle"};
-    return names[kind];
-}
-
 static void add_params(json *j, const comet_train_params *p)
 {
     const comet_model_params *m = &p->model;
@@ -59,9 +53,9 @@ static void add_params(json *j, const comet_train_params *p)
     add_u64(j, "accumulate", m->accumulate > 0 ? m->accumulate : 1);
     add_u64(j, "epochs", p->epochs);
     add_u64(j, "seed", m->seed);
-    config_add(j, "optimiser", o->kind == COMET_OPTIMISER_SGD ? "sgd" : "adamw");
+    config_add(j, "optimiser", comet_optimiser_name(o->kind));
     add_double(j, "rate", p->schedule.rate);
-    config_add(j, "schedule", schedule_name(p->schedule.kind));
+    config_add(j, "schedule", comet_schedule_name(p->schedule.kind));
     if (p->schedule.kind != COMET_SCHEDULE_ONECYCLE)
         add_double(j, "warmup", p->schedule.warmup_epochs);
     if (o->kind == COMET_OPTIMISER_SGD)
