@@ -240,6 +240,8 @@ static void add_schedule(json *j, const train_log *log, const comet_train_event 
     json_add_text(j, "rate_chosen", log->rate_chosen);
     json_add_text(j, "schedule", comet_schedule_name(p->schedule.kind));
     json_add_double(j, "warmup_epochs", p->schedule.warmup_epochs);
+    json_add_text(j, "freeze", p->model.freeze);
+    json_add_text(j, "rates", p->model.rates);
 }
 
 static void add_how_to_hold(json *j, const train_log *log)
