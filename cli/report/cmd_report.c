@@ -1,4 +1,5 @@
 /* comet report: what runs of comet train did, as one page with charts and as event files for TensorBoard. */
+#define _XOPEN_SOURCE 700 /* realpath */
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,15 +49,28 @@ static void catch_signals(void)
 
 /* ---- names ---- */
 
+/* A copy without slashes at its end. A path that ends with "." or ".." has no name, so it is made absolute. */
+static char *copy_path(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy)
+        return NULL;
+    size_t end = strlen(copy);
+    while (end > 1 && copy[end - 1] == '/')
+        copy[--end] = '\0';
+    const char *slash = strrchr(copy, '/'), *last = slash ? slash + 1 : copy;
+    char *absolute = strcmp(last, ".") == 0 || strcmp(last, "..") == 0 ? realpath(copy, NULL) : NULL;
+    if (absolute)
+        free(copy);
+    return absolute ? absolute : copy;
+}
+
 /* The last `n_parts` parts of a path, without ".jsonl"; a log of the usual name is called as its folder. */
 static char *name_of(const char *path, size_t n_parts)
 {
-    char *name = strdup(path);
+    char *name = copy_path(path);
     if (!name)
         return NULL;
-    size_t end = strlen(name);
-    while (end > 1 && name[end - 1] == '/')
-        name[--end] = '\0';
     char *slash = strrchr(name, '/');
     if (slash && slash != name && strcmp(slash, "/log.jsonl") == 0)
         *slash = '\0';

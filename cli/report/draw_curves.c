@@ -74,14 +74,8 @@ static bool draw_curve(const runs *all, const curve *k, page *p)
 static bool draw_rate(const runs *all, page *p)
 {
     chart c = {.id = "rate", .title = "Learning rate", .y_name = "rate", .y_what = PLAIN};
-    const field_column fields[] = {{S_RATE, "rate", PLAIN, NULL}};
-    runs_axis(all, &c);
-    for (size_t i = 0; i < all->n; i++) {
-        const size_t b = add_lines(all, &all->items[i], &all->items[i].steps, fields, 1, 1, &c);
-        if (b < MAX_BLOCKS)
-            chart_series(&c, b, first_field(all), MARK_LINE, run_colour(i), "%.60s", all->n == 1 ? "" : all->items[i].name);
-    }
-    return draw_lines_chart(&c, true, false, p);
+    const field_column field = {S_RATE, "rate", PLAIN, NULL};
+    return draw_steps_chart(all, &field, &c, p);
 }
 
 void draw_curves(const runs *all, page *p)

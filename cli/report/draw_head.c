@@ -332,6 +332,8 @@ static void cell_rate(const run *r, page *p, size_t at)
     put_known_text(p, at, r->start, "schedule", "schedule ", "");
     if (run_number(r->start, "warmup_epochs") > 0)
         put_known_number(p, at, r->start, "warmup_epochs", PLAIN, "warm-up of ", " epochs");
+    put_known_text(p, at, r->start, "rates", "of their own: ", "");
+    put_known_text(p, at, r->start, "freeze", "frozen: ", "");
 }
 
 static void cell_compression(const run *r, page *p, size_t at)

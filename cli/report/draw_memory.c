@@ -91,15 +91,9 @@ static bool draw_stacks(const runs *all, page *p)
 static bool draw_ratio(const runs *all, page *p)
 {
     chart c = {.id = "ratio", .title = "Times less saved for backward", .y_name = "times less", .y_what = TIMES};
-    const field_column fields[] = {{S_RATIO, "times less", TIMES, NULL}};
+    const field_column field = {S_RATIO, "times less", TIMES, NULL};
     c.caption = "What a framework that keeps everything would hold, divided by what this run held.";
-    runs_axis(all, &c);
-    for (size_t i = 0; i < all->n; i++) {
-        const size_t b = add_lines(all, &all->items[i], &all->items[i].steps, fields, 1, 1, &c);
-        if (b < MAX_BLOCKS)
-            chart_series(&c, b, first_field(all), MARK_LINE, run_colour(i), "%.60s", all->n == 1 ? "" : all->items[i].name);
-    }
-    return draw_lines_chart(&c, true, false, p);
+    return draw_steps_chart(all, &field, &c, p);
 }
 
 /* ---- raw against compressed ---- */

@@ -120,14 +120,8 @@ static void draw_over_steps(const runs *all, size_t index, page *p)
 static bool draw_speed(const runs *all, page *p)
 {
     chart c = {.id = "speed", .title = "Speed of training", .y_name = "images per second", .y_what = SPEED};
-    const field_column fields[] = {{S_SPEED, "images per second", SPEED, NULL}};
-    runs_axis(all, &c);
-    for (size_t i = 0; i < all->n; i++) {
-        const size_t b = add_lines(all, &all->items[i], &all->items[i].steps, fields, 1, 1, &c);
-        if (b < MAX_BLOCKS)
-            chart_series(&c, b, first_field(all), MARK_LINE, run_colour(i), "%.60s", all->n == 1 ? "" : all->items[i].name);
-    }
-    return draw_lines_chart(&c, true, false, p);
+    const field_column field = {S_SPEED, "images per second", SPEED, NULL};
+    return draw_steps_chart(all, &field, &c, p);
 }
 
 void draw_time(const runs *all, page *p)

@@ -240,6 +240,7 @@ static void add_timeline(run *r, const cJSON *event)
                                           .stored = number_at(p, 2),
                                           .raw = number_at(p, 3),
                                           .reference = number_at(p, 4)};
+            r->no_memory = r->no_memory || !t.points[t.n - 1].layer;
         }
     if (items && t.n > 0)
         items[r->n_timelines++] = t;
@@ -272,6 +273,8 @@ static void begin_process(run *r, cJSON **event)
     const double version = run_number(*event, "log_version");
     r->version = isnan(version) ? 1 : version;
     r->n_processes++;
+    while (r->n_assessments > 0 && r->assessments[r->n_assessments - 1].step > run_number(*event, "step"))
+        r->n_assessments--; /* their steps are done again */
     cJSON_Delete(r->end), cJSON_Delete(r->error);
     r->end = r->error = NULL;
     r->state = RUN_BEGUN;

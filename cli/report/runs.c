@@ -155,6 +155,18 @@ bool draw_lines_chart(chart *c, bool from_zero, bool may_be_log, page *p)
     return any;
 }
 
+bool draw_steps_chart(const runs *all, const field_column *field, chart *c, page *p)
+{
+    runs_axis(all, c);
+    for (size_t i = 0; i < all->n; i++) {
+        const run *r = &all->items[i];
+        const size_t b = add_lines(all, r, &r->steps, field, 1, 1, c);
+        if (b < MAX_BLOCKS)
+            chart_series(c, b, first_field(all), MARK_LINE, run_colour(i), "%.60s", all->n == 1 ? "" : r->name);
+    }
+    return draw_lines_chart(c, true, false, p);
+}
+
 void put_missing(page *p, const char *sentence)
 {
     page_format(p, "<p class=\"missing\">%s</p>\n", sentence);

@@ -47,6 +47,9 @@ size_t first_field(const runs *all);
  * chart is freed. */
 bool draw_lines_chart(chart *c, bool from_zero, bool may_be_log, page *p);
 
+/* Draws a chart with a line for each run: a field of its steps. */
+bool draw_steps_chart(const runs *all, const field_column *field, chart *c, page *p);
+
 /* The most that was saved for backward: in a framework that keeps everything, raw here, stored; and stored in the last step. */
 typedef struct saved_figures {
     double reference, raw, stored, last;

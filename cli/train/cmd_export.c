@@ -33,14 +33,8 @@ static bool ends_in(const char *name, const char *ending)
 /* The net with its weights, which are checked against it. */
 static comet_status write_onnx(const comet_net *net, const char *from, const char *to)
 {
-    comet_model_params params;
     comet_model *model = NULL;
-    comet_model_params_init(&params);
-    params.batch = 1;
-    params.inference = true;
-    comet_status status = comet_model_create(&model, net, &params);
-    if (status == COMET_OK)
-        status = comet_weights_load(model, from);
+    comet_status status = model_of_weights(net, from, &model);
     if (status == COMET_OK)
         status = comet_weights_save_onnx(model, from, to);
     comet_model_destroy(model);

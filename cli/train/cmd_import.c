@@ -25,14 +25,8 @@ static const option options[] = {
 
 static comet_status convert(const comet_net *net, const char *from, const char *to)
 {
-    comet_model_params params;
     comet_model *model = NULL;
-    comet_model_params_init(&params);
-    params.batch = 1;
-    params.inference = true;
-    comet_status status = comet_model_create(&model, net, &params);
-    if (status == COMET_OK)
-        status = comet_weights_load(model, from);
+    comet_status status = model_of_weights(net, from, &model);
     if (status == COMET_OK)
         status = comet_weights_save_like(model, to, from);
     comet_model_destroy(model);

@@ -517,8 +517,9 @@ static void free_kept(kept_texts *kept)
 /* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
 static cli_exit keep_settings(const train_args *args, const run_settings *earlier, comet_train_params *p, kept_texts *kept)
 {
-    if (earlier->batch > 0 && comet_checkpoint_groups(args->out, &kept->freeze, &kept->rates) != COMET_OK)
-        return fail_status(COMET_ERROR_IO, NULL);
+    comet_status status = earlier->batch > 0 ? comet_checkpoint_groups(args->out, &kept->freeze, &kept->rates) : COMET_OK;
+    if (status != COMET_OK)
+        return fail_status(status, NULL);
     p->model.freeze = p->model.freeze ? p->model.freeze : kept->freeze;
     p->model.rates = p->model.rates ? p->model.rates : kept->rates;
     if (earlier->batch > 0 && args->budget.batch.value == 0)
@@ -528,7 +529,7 @@ static cli_exit keep_settings(const train_args *args, const run_settings *earlie
         p->model.convolutions = earlier->convolutions;
     if (earlier->batch == 0 || p->model.convolutions != COMET_CONVOLUTIONS_TIMED)
         return CLI_OK;
-    const comet_status status = comet_checkpoint_convolutions(args->out, p->net, &kept->choices);
+    status = comet_checkpoint_convolutions(args->out, p->net, &kept->choices);
     p->model.convolution_choices = kept->choices;
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }

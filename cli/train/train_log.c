@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/bytes.h"
@@ -22,6 +23,27 @@ enum { LOG_VERSION = 2, FIRST_STEPS = 10 /* of which each is logged */ };
 
 /* ---- the file ---- */
 
+/* Does the last line of a log lack its end, since the process that wrote it was killed? */
+static bool is_torn(const char *path)
+{
+    struct stat about;
+    FILE *file = stat(path, &about) == 0 && S_ISREG(about.st_mode) ? fopen(path, "re") : NULL;
+    const bool torn = file && fseek(file, -1, SEEK_END) == 0 && fgetc(file) != '\n';
+    if (file)
+        fclose(file);
+    return torn;
+}
+
+/* New lines begin on a line of their own. */
+static FILE *open_log(const char *path, bool append)
+{
+    const bool torn = append && is_torn(path);
+    FILE *file = fopen(path, append ? "ae" : "we");
+    if (file && torn)
+        fputc('\n', file);
+    return file;
+}
+
 cli_exit train_log_open(train_log *log, const char *path, bool append, bool force)
 {
     if (!append) {
@@ -31,7 +53,7 @@ cli_exit train_log_open(train_log *log, const char *path, bool append, bool forc
     }
     if ((size_t)snprintf(log->path, sizeof log->path, "%s", path) >= sizeof log->path)
         return fail(CLI_USAGE, "the name of the log has more than %d bytes", LOG_PATH_BYTES);
-    log->file = fopen(path, append ? "ae" : "we");
+    log->file = open_log(path, append);
     return log->file ? CLI_OK : fail(CLI_FAILED, "%s: could not write the log: %s", path, strerror(errno));
 }
 
@@ -58,7 +80,7 @@ static void settle(train_log *log, bool resumed)
         return;
     log->waits = false;
     fclose(log->file);
-    log->file = fopen(log->path, resumed ? "ae" : "we");
+    log->file = open_log(log->path, resumed);
     if (!log->file || fwrite(log->kept, 1, log->kept_bytes, log->file) != log->kept_bytes)
         say_failure(log);
     free(log->kept);
@@ -218,6 +240,8 @@ static void add_schedule(json *j, const train_log *log, const comet_train_event 
     json_add_text(j, "rate_chosen", log->rate_chosen);
     json_add_text(j, "schedule", comet_schedule_name(p->schedule.kind));
     json_add_double(j, "warmup_epochs", p->schedule.warmup_epochs);
+    json_add_text(j, "freeze", p->model.freeze);
+    json_add_text(j, "rates", p->model.rates);
 }
 
 static void add_how_to_hold(json *j, const train_log *log)

@@ -190,3 +190,13 @@ cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes
     return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
                                                                        : fail(CLI_BAD_INPUT, "%s: the name is too long", what);
 }
+
+comet_status model_of_weights(const comet_net *net, const char *path, comet_model **model)
+{
+    comet_model_params params;
+    comet_model_params_init(&params);
+    params.batch = 1;
+    params.inference = true;
+    const comet_status status = comet_model_create(model, net, &params);
+    return status == COMET_OK ? comet_weights_load(*model, path) : status;
+}

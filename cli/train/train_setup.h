@@ -99,4 +99,8 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
  * set. */
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);
 
+/* A model for evaluation, of one image at a time, with the weights of a file, which are checked against the net. On failure
+ * *model may be a model, too, to be destroyed. */
+comet_status model_of_weights(const comet_net *net, const char *path, comet_model **model);
+
 #endif

@@ -47,6 +47,15 @@ static void print_optimiser(FILE *out, const comet_train_params *p)
     fputc('\n', out);
 }
 
+static void print_groups(FILE *out, const comet_model_params *m)
+{
+    char shown[PRINTABLE_BYTES];
+    if (m->freeze)
+        fprintf(out, "frozen     %s\n", text_printable(m->freeze, shown, sizeof shown));
+    if (m->rates)
+        fprintf(out, "rates      %s\n", text_printable(m->rates, shown, sizeof shown));
+}
+
 static void print_places(FILE *out, const train_log *log)
 {
     char shown[PRINTABLE_BYTES];
@@ -74,6 +83,7 @@ void run_table_print(FILE *out, const train_log *log, const comet_train_event *e
     fprintf(out, "length     %" PRIu64 " epoch%s, %" PRIu64 " updates of %" PRIu32 "%s images\n", e->n_epochs,
             plural(e->n_epochs), e->n_steps, p->model.batch, accumulated);
     print_optimiser(out, p);
+    print_groups(out, &p->model);
     fprintf(out, "computes   float32, %" PRIu64 " thread%s, compression %s\n", threads, plural(threads),
             mode_name(p->model.compression.mode));
     print_places(out, log);

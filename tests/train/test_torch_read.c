@@ -394,6 +394,18 @@ static void test_bombs(void **state)
     }
     program[at++] = '.';
     assert_ok(run(program, at));
+    /* A list of a million pairs, and dicts of that list: eight bytes of program would be 8 MB each. */
+    static const char begin[] = "ccollections\nOrderedDict\nq\x01]q\x02(NN\x86", dict[] = "h\x01h\x02\x85R0";
+    const size_t pairs = (size_t)1 << 20;
+    memcpy(program, begin, sizeof begin - 1);
+    at = sizeof begin - 1;
+    memset(program + at, '2', pairs);
+    at += pairs;
+    program[at++] = 'e';
+    for (int i = 0; i < 100; i++, at += sizeof dict - 1)
+        memcpy(program + at, dict, sizeof dict - 1);
+    assert_status(run(program, at), COMET_ERROR_CORRUPT);
+    assert_non_null(strstr(comet_last_error(), "too many items in lists, more than a state dict has"));
     free(program);
 }
 

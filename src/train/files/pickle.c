@@ -12,6 +12,7 @@
 
 enum {
     MAX_OBJECTS = 1 << 22, /* and entries of the stack, and of the memo */
+    MAX_ITEMS = 1 << 25,   /* of all lists and dicts: each comes from a byte of the pickle, which has no more */
     MAX_TENSORS = 1 << 18,
     MAX_MARKS = 64, /* open tuples, lists and dicts; a state dict has about five */
     MAX_PROTOCOL = 5,
@@ -31,7 +32,7 @@ struct pickle {
     const unsigned char *data;
     size_t bytes, at, op_at; /* where the opcode that runs lies */
     pickle_object *objects;
-    size_t n_objects, object_capacity;
+    size_t n_objects, object_capacity, n_items;
     stack stack, memo;
     size_t marks[MAX_MARKS], n_marks;
     pickle_storage *storages;
@@ -166,8 +167,8 @@ static comet_status move_items(pickle *p, pickle_object *to, size_t n)
 {
     if (n == 0)
         return COMET_OK;
-    if (n > MAX_OBJECTS - to->n)
-        return too_much(p, "too many items in a list");
+    if (n > MAX_OBJECTS - to->n || n > MAX_ITEMS - p->n_items)
+        return too_much(p, "too many items in lists");
     if (to->n + n > to->capacity) {
         const size_t wanted = max_u64(2 * (uint64_t)to->n, to->n + n);
         uint32_t *moved = realloc(to->as.items, wanted * sizeof *moved);
@@ -179,6 +180,7 @@ static comet_status move_items(pickle *p, pickle_object *to, size_t n)
     memcpy(to->as.items + to->n, p->stack.items + p->stack.n - n, n * sizeof *to->as.items);
     to->n += (uint32_t)n;
     p->stack.n -= n;
+    p->n_items += n;
     return COMET_OK;
 }
 

@@ -27,8 +27,7 @@ bool conv_trial_suits(const op *o)
 bool conv_trial_same(const comet_model *m, const op *a, const op *b)
 {
     const comet_layer *x = a->layer, *y = b->layer;
-    return !a->backward_data == !b->backward_data && !a->backward_weights == !b->backward_weights &&
-           input_layout(m, a) == input_layout(m, b) && m->values[a->output].layout == m->values[b->output].layout &&
+    return input_layout(m, a) == input_layout(m, b) && m->values[a->output].layout == m->values[b->output].layout &&
            memcmp(x->padding, y->padding, sizeof x->padding) == 0 &&
            memcmp(x->dilation, y->dilation, sizeof x->dilation) == 0 && x->bias == y->bias && a->relu == b->relu &&
            !a->backward_data == !b->backward_data && !a->backward_weights == !b->backward_weights; /* frozen ones have fewer */

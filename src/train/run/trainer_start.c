@@ -145,7 +145,8 @@ static comet_status plan_steps(trainer *t)
 /* A loader's queue beside the model: that of the training data or that of the test data, never both. */
 static comet_status check_memory(const comet_train_params *p)
 {
-    return comet_model_check_memory(p->net, &p->model, dataset_row_bytes(p->train_data) * loader_batches(p->queue));
+    const uint64_t train = dataset_row_bytes(p->train_data), test = p->test_data ? dataset_row_bytes(p->test_data) : 0;
+    return comet_model_check_memory(p->net, &p->model, max_u64(train, test) * loader_batches(p->queue));
 }
 
 static comet_status resume(trainer *t, checkpoint_found *found)

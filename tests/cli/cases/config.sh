@@ -108,3 +108,16 @@ err_empty
 is_json
 n_lines 1
 run 0 eval g $data -q --json -j 1
+
+# A run that is resumed with fewer words keeps what it had from its checkpoint and from its first weights.
+run 0 train --net tiny.txt $data --batch 16 -j 1 --max-steps 4 --out h --weights a --freeze conv1 --freeze bn1 --rate-of fc=2x
+run 0 train --net tiny.txt $data -j 1 --max-steps 6 --out h --resume
+has h/config.json '"weights":	*"a"'
+has h/config.json '"freeze":	*"conv1,bn1"'
+has h/config.json '"rate-of":	*"fc=2x"'
+run 0 train --config h/config.json --out i
+err_has 'loaded .* tensors from a/best.safetensors'
+# The order of keys alone differs.
+same <(tr -d ',' <h/config.json | sort) <(tr -d ',' <i/config.json | sort)
+run 0 train --net tiny.txt $data -j 1 --max-steps 6 --out h -f
+lacks h/config.json '"weights"'

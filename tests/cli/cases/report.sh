@@ -46,6 +46,14 @@ run 2 report own.jsonl -o own.jsonl -f
 err_has 'input and output are the same file'
 same own.jsonl first/log.jsonl
 
+# A run in the current folder is called as that folder, also where event files are written.
+cd first || exit 1
+run 0 report . ./../second -o ../here.html --tensorboard ../here
+cd .. || exit 1
+has here.html '<strong>first</strong>'
+present here/first
+present here/second
+
 # ---- several runs ----
 
 run 0 report first second/log.jsonl -f

@@ -41,6 +41,17 @@ check "of('start')[-1]['seconds'] < 500 and of('start')[-1]['resumed']" a/log.js
 echo '{' >a/state.json
 run 0 train $settings --epochs 7 --out a --resume
 check "of('start')[-1]['seconds'] < 500 and of('start')[-1]['resumed']" a/log.jsonl
+# A line that a kill cut short does not swallow the next one.
+printf '{"event":"st' >>a/log.jsonl
+run 0 train $settings --epochs 8 --out a --resume
+has a/log.jsonl '^{"event":"st$'
+has a/log.jsonl '^{"event":"start".*"resumed":true'
+same <(grep -c '"event":"start"' a/log.jsonl) <(echo 6)
+cp a/log.jsonl torn.jsonl
+printf '{"event":"st' >>torn.jsonl
+run 0 train $settings --epochs 9 --out a --resume --log torn.jsonl
+same <(grep -c '^{"event":"st$' torn.jsonl) <(echo 2)
+same <(grep -c '^{"event":"start"' torn.jsonl) <(echo 7)
 run 2 train --net tiny.txt $data --out a -f --batch 1000
 lacks a/log.jsonl '"batch":1000'
 run 0 train $settings --max-steps 4 --out a -f

@@ -62,6 +62,11 @@ err_has '--weights-partial needs --weights FILE'
 
 frozen="$six --weights w.safetensors --freeze conv1,bn1 --rate-of fc=10x --max-steps 12"
 run 0 train $frozen --out f
+out_has '^frozen     conv1,bn1$'
+out_has '^rates      fc=10x$'
+has f/log.jsonl '"freeze":"conv1,bn1","rates":"fc=10x"'
+run 0 report f
+has report.html 'of their own: fc=10x, frozen: conv1,bn1'
 for name in conv1.weight bn1.running_mean bn1.weight conv2.weight; do
     elements w.safetensors $name >w.elements
     elements f/last.safetensors $name >f.elements
