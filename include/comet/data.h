@@ -82,6 +82,8 @@ typedef struct comet_loader_params {
     bool endless;   /* after the last epoch comes the next; else comet_loader_next ends after one epoch */
     uint64_t epoch; /* where to begin */
     uint64_t batch_in_epoch;
+    uint32_t rank, n_ranks; /* of n_ranks loaders that share out each batch of n_ranks x batch rows, the one that gives rows
+                             * from rank x batch on; 0 ranks: one */
 } comet_loader_params;
 
 COMET_API void comet_loader_params_init(comet_loader_params *params);

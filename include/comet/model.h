@@ -102,6 +102,10 @@ typedef struct comet_model_params {
     const char *freeze; /* patterns of what is not trained, "conv1,layer1.*,!*.bias"; NULL: all is. docs/training.md */
     const char *rates;  /* "fc=10x,layer4=0.001": times the run's rate, or a rate; NULL: none. Both are kept by the caller */
     double rate_base;   /* the run's rate, for rates that are not factors; comet_train_run sets it */
+    const struct comet_ranks *ranks; /* processes that train this model together, comet/ranks.h; `batch` is this one's share.
+                                        NULL: it trains alone. Kept by the caller */
+    bool sync_batch_norm;            /* with ranks: batch norms take the statistics of all ranks' images, not of their own */
+    bool shard_optimiser;            /* with ranks: each keeps and updates its part of the optimiser's state */
 } comet_model_params;
 /* Batch 1, seed 0, SGD, no compression. */
 COMET_API void comet_model_params_init(comet_model_params *params);
