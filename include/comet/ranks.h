@@ -22,6 +22,7 @@ typedef enum comet_reduction {
     COMET_REDUCE_ALL = 0, /* the sum over ranks, on every rank */
     COMET_REDUCE_SEGMENT, /* the sum in this rank's segment, the rest is undefined */
     COMET_REDUCE_GATHER,  /* no sum: every rank gets every other's segment */
+    COMET_REDUCE_EXACT,   /* as ALL, but never coded */
 } comet_reduction;
 
 /* Since the start. Sent: by this rank. */
@@ -48,11 +49,12 @@ typedef struct comet_ranks {
 
     /* Begins a reduction of n floats in place and gives it a number; `data` belongs to it until reduce_end. `key` names the
      * floats: the same in every step, and different for different floats (what coding gradients left over is kept under it).
-     * Only gradients may be coded: COMET_REDUCE_GATHER never is. At most COMET_RANKS_MAX_REDUCTIONS are under way. */
+     * Floats of kinds ALL and SEGMENT may be coded on their way, as gradients are. At most COMET_RANKS_MAX_REDUCTIONS are under
+     * way. */
     comet_status (*reduce_begin)(void *self, comet_reduction kind, uint64_t key, float *data, size_t n, uint32_t *number);
     /* Has it ended? Does not wait. */
     bool (*reduce_is_done)(void *self, uint32_t number);
-    /* Waits for its end and forgets it; in the order in which they were begun. */
+    /* Waits for its end and forgets it. Reductions may be ended in any order, which need not be the same on all ranks. */
     comet_status (*reduce_end)(void *self, uint32_t number);
 
     comet_status (*describe)(void *self, comet_ranks_figures *figures);

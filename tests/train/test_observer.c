@@ -58,12 +58,12 @@ static comet_status gradient_ready(void *self, comet_model *m, const op *o)
     return s->fails ? comet_fail(COMET_ERROR_IO, "the listener failed at %s", o->layer->name) : COMET_OK;
 }
 
-static void gradient_used(void *self, comet_model *m, const op *o, uint64_t step)
+static void gradient_used(void *self, comet_model *m, const gradient_part *part, uint64_t step)
 {
     seen *s = self;
-    (void)m, (void)o;
     assert_int_equal(step, s->step);
-    s->n_used++;
+    assert_true(part->first == 0 && part->n == m->parameters[part->parameter].n && part->own_n == part->n);
+    s->n_used += part->parameter == part->op->weight;
 }
 
 static comet_status update_done(void *self, comet_model *m, uint64_t step)

@@ -128,6 +128,7 @@ void assess_destroy(comet_model *m)
     free(a->cut_gains);
     free(a->coarse);
     free(a->clocks);
+    join_destroy(a);
     free(a->dense);
     free(a);
     m->assessment = NULL;
@@ -141,14 +142,14 @@ void comet_model_hold_bounds(comet_model *m, bool hold)
         m->assessment->frozen = hold;
 }
 
-static void observe_pass(const comet_model *m, const pass_consumer *p)
+static void observe_pass(comet_model *m, const pass_consumer *p)
 {
     const double deviation = m->assessment->deviations[value_slot(m, p->value)], squares = deviation * deviation;
     const double gain = p->op == COMET_OP_SILU      ? SILU_GAIN / fmax(squares, 1e-12)
                         : p->op == COMET_OP_SIGMOID ? SIGMOID_GAIN
                                                     : 1 / (3 * fmax(squares, 1e-12));
-    const adapt_observation seen = {.gain = gain, .measured = NAN, .eb = slot_eb(m, value_slot(m, p->value))};
-    adapt_observe(m->assessment->adapt, p->consumer, &seen);
+    m->assessment->seen[p->consumer] =
+        (adapt_observation){.gain = gain, .measured = NAN, .eb = slot_eb(m, value_slot(m, p->value))};
 }
 
 /* ||g - mean||^2 and mean |momentum| over a weight tensor, where the momentum after `step` updates estimates the mean. */
@@ -169,28 +170,29 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
     double size;
     const double squares = momentum_distance(p->n, &terms, &size);
     seen->gradient_noise = adapt_noise(squares, beta, step);
-    seen->mean_momentum = size / (double)p->n * (adam ? 1 / (1 - beta) : 1); /* in units of SGD's */
+    seen->mean_momentum = mean_of_momentum(m, p, size);
 }
 
-static void move_hidden_momentum(comet_model *m, const parameter *p, const float *gradient)
+static void move_hidden_momentum(comet_model *m, const gradient_part *part)
 {
-    float *momentum = m->momentum + p->offset;
-    const float *weights = m->weights + p->offset, decay = m->params.optimiser.weight_decay;
-    for (uint64_t i = 0; i < p->n; i++)
-        momentum[i] = (float)HIDDEN_MOMENTUM * momentum[i] + gradient[i] + decay * weights[i];
+    const float *weights = m->weights + m->parameters[part->parameter].offset + part->state_first,
+                *gradient = part->gradient + (part->state_first - part->first), decay = m->params.optimiser.weight_decay;
+    for (uint64_t i = 0; i < part->state_n; i++)
+        part->momentum[i] = (float)HIDDEN_MOMENTUM * part->momentum[i] + gradient[i] + decay * weights[i];
 }
 
-static void gradient_used(void *self, comet_model *m, const op *o, uint64_t step)
+static void gradient_used(void *self, comet_model *m, const gradient_part *part, uint64_t step)
 {
     assessment *a = self;
-    const uint32_t consumer = a->ops[o->index].consumer;
-    const uint32_t own[2] = {o->weight, o->bias};
-    if (a->due && consumer != NONE)
-        compare_with_momentum(m, &m->parameters[o->weight], gradient_at(m, o, o->weight),
-                              model_hides_momentum(m) ? a->n_updates : step, &a->seen[consumer]);
-    for (int i = 0; i < 2 && model_hides_momentum(m); i++)
-        if (is_trained(m, own[i]))
-            move_hidden_momentum(m, &m->parameters[own[i]], gradient_at(m, o, own[i]));
+    const uint32_t consumer = a->ops[part->op->index].consumer;
+    const bool assessed = a->due && consumer != NONE && part->parameter == part->op->weight;
+    if (assessed && a->joint)
+        join_gradient_used(a, consumer, part, mean_of_momentum(m, &m->parameters[part->parameter], 1));
+    else if (assessed)
+        compare_with_momentum(m, &m->parameters[part->parameter], part->gradient, model_hides_momentum(m) ? a->n_updates : step,
+                              &a->seen[consumer]);
+    if (model_hides_momentum(m))
+        move_hidden_momentum(m, part);
 }
 
 static void withdraw_bounds(comet_model *m, uint64_t step)
@@ -200,7 +202,7 @@ static void withdraw_bounds(comet_model *m, uint64_t step)
 }
 
 /* Values that are not finite are held exactly, but they show that something is wrong. */
-static void look_for_nonfinite(comet_model *m, uint64_t step)
+static void count_nonfinite(comet_model *m)
 {
     assessment *a = m->assessment;
     a->n_nonfinite = 0;
@@ -214,8 +216,6 @@ static void look_for_nonfinite(comet_model *m, uint64_t step)
         a->n_nonfinite += r.n_nonfinite;
         a->nonfinite_layer = a->nonfinite_layer ? a->nonfinite_layer : spec->layer;
     }
-    if (a->n_nonfinite > 0)
-        withdraw_bounds(m, step);
 }
 
 /* An error in what the relu cut off reaches only the gradient that is passed on. There it may use what the other errors leave
@@ -237,15 +237,8 @@ static void choose_coarse(comet_model *m, const op *o)
 static void observe_all(comet_model *m)
 {
     assessment *a = m->assessment;
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        const op_bounds *b = &a->ops[i];
-        if (b->consumer != NONE)
-            adapt_observe(a->adapt, b->consumer, &a->seen[b->consumer]);
-        if (b->pass != NONE)
-            adapt_observe(a->adapt, b->pass, &a->seen[b->pass]);
-    }
-    for (uint32_t i = 0; i < a->n_passes; i++)
-        observe_pass(m, &a->passes[i]);
+    for (uint32_t i = 0; i < adapt_n_consumers(a->adapt); i++)
+        adapt_observe(a->adapt, i, &a->seen[i]);
     a->n_collected++;
 }
 
@@ -262,6 +255,11 @@ static void assess_now(comet_model *m, uint64_t step)
 static comet_status update_done(void *self, comet_model *m, uint64_t step)
 {
     assessment *a = self;
+    for (uint32_t i = 0; a->due && i < a->n_passes; i++)
+        observe_pass(m, &a->passes[i]);
+    count_nonfinite(m);
+    if (a->joint)
+        TRY(join_observations(m));
     if (a->due)
         observe_all(m);
     a->complete = a->due && adapt_complete(a->adapt, step);
@@ -273,7 +271,8 @@ static comet_status update_done(void *self, comet_model *m, uint64_t step)
     if (!a->due || a->step_seconds == 0 || seconds < a->step_seconds)
         a->step_seconds = seconds;
     a->due = false;
-    look_for_nonfinite(m, step);
+    if (a->n_nonfinite > 0)
+        withdraw_bounds(m, step);
     a->n_updates++;
     return COMET_OK;
 }
@@ -376,6 +375,7 @@ static comet_status add_listener(comet_model *m)
                         .needs_norm = needs_norm,
                         .norm_done = measure_norm,
                         .loss_known = loss_known,
+                        .gradient_ready = m->assessment->joint ? join_gradient_ready : NULL,
                         .gradient_used = gradient_used,
                         .update_done = update_done};
     return observer_add(&m->observer, &l);
@@ -408,5 +408,7 @@ comet_status assess_create(comet_model *m)
     for (uint32_t i = 0; i < m->n_ops; i++)
         TRY(add_consumers(m, &m->ops[i]));
     TRY(allocate(m));
+    if (m->params.ranks)
+        TRY(join_create(m));
     return add_listener(m);
 }

@@ -39,6 +39,7 @@ struct assessment {
     uint64_t n_withdrawals;              /* of all bounds, in this process */
     double loss_mean, loss_spread;       /* of the last steps; spread: mean absolute deviation */
     adapt_observation *seen;             /* by consumer */
+    struct joint *joint;                 /* join.c; NULL: the model trains alone */
     pass_consumer *passes;
     uint32_t n_passes;
     double *deviations; /* by slot: of what was put last; 0: not known */
@@ -63,11 +64,29 @@ static inline double slot_eb(const comet_model *m, comet_slot slot)
     return comet_store_describe_slot(m->store, slot, &r) == COMET_OK ? r.eb : 0;
 }
 
+/* Of a parameter's |momentum|, summed up: the mean, in units of SGD's. */
+static inline double mean_of_momentum(const comet_model *m, const parameter *p, double sum)
+{
+    const comet_optimiser *o = &m->params.optimiser;
+    return sum / (double)p->n * (o->kind == COMET_OPTIMISER_ADAMW ? 1 / (1 - o->beta1) : 1);
+}
+
 /* ---- assess.c ---- */
 
 /* Makes the assessment and adds it to the model's listeners, where anything is lossy. */
 comet_status assess_create(comet_model *m);
 void assess_destroy(comet_model *m);
+
+/* ---- join.c: what all ranks observed in place of what this one did; each is called with a->joint alone ---- */
+
+comet_status join_create(comet_model *m);
+void join_destroy(assessment *a);
+/* For the listener: this rank's gradient of o's weights; a part of that of all ranks, whose sum of |momentum| times
+ * momentum_scale is the mean. */
+comet_status join_gradient_ready(void *self, comet_model *m, const op *o);
+void join_gradient_used(assessment *a, uint32_t consumer, const gradient_part *part, double momentum_scale);
+/* At the end of an update: all ranks have the same observations, deviations and counts of values that are not finite. */
+comet_status join_observations(comet_model *m);
 
 /* ---- figures.c ---- */
 

@@ -25,6 +25,7 @@
 
 typedef struct assessment assessment;
 typedef struct sampler sampler;
+typedef struct exchange exchange;
 
 /* ---- the model ---- */
 
@@ -71,6 +72,7 @@ struct comet_model {
     comet_memory memory;
     observer observer;
     assessment *assessment; /* assess/assess.h; NULL where nothing is lossy */
+    exchange *exchange;     /* update/exchange.h; NULL where the model trains alone */
     step_clock clock;
     step_trace trace;
     uint64_t n_passes;                 /* batches that went forward and backward */

@@ -86,9 +86,9 @@ comet_status tell_gradient_ready(comet_model *m, const op *o)
     return COMET_OK;
 }
 
-void tell_gradient_used(comet_model *m, const op *o, uint64_t step)
+void tell_gradient_used(comet_model *m, const gradient_part *part, uint64_t step)
 {
-    TELL_TIMED(m, gradient_used, l->gradient_used(l->self, m, o, step));
+    TELL_TIMED(m, gradient_used, l->gradient_used(l->self, m, part, step));
 }
 
 comet_status tell_update_done(comet_model *m, uint64_t step)

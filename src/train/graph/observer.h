@@ -22,6 +22,18 @@ typedef struct norm_harm {
     double scale, passed, cut, energy;
 } norm_harm;
 
+/* Gradients that the optimiser is about to use: floats [first, first + n) of a parameter of `op`, in its layout. With ranks
+ * they are the sum over all of them, and [own_first, own_first + own_n) are those that this rank counts, for sums over ranks;
+ * alone it counts all. The optimiser's state of the floats [state_first, state_first + state_n) is on this rank. */
+typedef struct gradient_part {
+    const struct op *op;
+    uint32_t parameter;
+    uint64_t first, n;
+    const float *gradient; /* of `first` */
+    uint64_t own_first, own_n, state_first, state_n;
+    float *momentum; /* of state_first; NULL: the model keeps none */
+} gradient_part;
+
 typedef struct listener {
     void *self; /* first argument of every call */
     /* A step begins: model.step and model.n_accumulated are set, nothing has run. */
@@ -42,8 +54,8 @@ typedef struct listener {
     /* Backward: the gradients of o's parameters have the whole batch in them, and those of earlier batches that accumulate.
      * They may be read and changed. */
     comet_status (*gradient_ready)(void *self, comet_model *m, const struct op *o);
-    /* The optimiser is about to use the gradients of o's parameters, in update number `step`. */
-    void (*gradient_used)(void *self, comet_model *m, const struct op *o, uint64_t step);
+    /* The optimiser is about to use these gradients, in update number `step`. */
+    void (*gradient_used)(void *self, comet_model *m, const gradient_part *part, uint64_t step);
     /* All gradients of update `step` have been reported by gradient_used. */
     comet_status (*update_done)(void *self, comet_model *m, uint64_t step);
 } listener;
@@ -70,7 +82,7 @@ bool anyone_needs_norm(const comet_model *m);
 void tell_norm_done(comet_model *m, const struct op *o, const norm_harm *harm);
 void tell_loss_known(comet_model *m, double loss);
 comet_status tell_gradient_ready(comet_model *m, const struct op *o);
-void tell_gradient_used(comet_model *m, const struct op *o, uint64_t step);
+void tell_gradient_used(comet_model *m, const gradient_part *part, uint64_t step);
 comet_status tell_update_done(comet_model *m, uint64_t step);
 
 #endif

@@ -10,9 +10,11 @@
 #include "train/backend/parallel.h"
 #include "train/graph/conv_choices.h"
 #include "train/graph/groups.h"
+#include "train/graph/ranks.h"
 #include "train/memory/memory.h"
 #include "train/ops/folded.h"
 #include "train/run/build.h"
+#include "train/update/exchange.h"
 
 #define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
 
@@ -111,6 +113,8 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     m->params = *params;
     if (m->params.accumulate == 0)
         m->params.accumulate = 1;
+    if (ranks_count(m) == 1)
+        m->params.ranks = NULL;
     m->params.n_threads = (uint32_t)parallel_set_threads(params->n_threads);
     TRY(copy_net(net, &m->net));
     TRY(backend_create(&m->backend));
@@ -121,12 +125,15 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     if (!params->inference)
         TRY(plan_backward(m));
     TRY(lower(m));
+    TRY(exchange_plan(m));
     TRY(memory_plan(m));
+    exchange_count(m);
     return params->inference ? COMET_OK : assess_create(m);
 }
 
 void plan_destroy(comet_model *m)
 {
+    exchange_destroy(m);
     assess_destroy(m);
     sample_destroy(m);
     for (uint32_t i = 0; i < m->n_ops; i++)

@@ -5,11 +5,14 @@
 
 #include "train/assess/assess.h"
 #include "train/backend/parallel.h"
+#include "train/graph/ranks.h"
 #include "train/math/loss.h"
 #include "train/math/optimiser.h"
 #include "train/math/reduce.h"
 #include "train/memory/memory.h"
 #include "train/ops/ops.h"
+#include "train/update/exchange.h"
+#include "train/update/update.h"
 
 static void begin(comet_model *m, const float *images, uint64_t step)
 {
@@ -80,39 +83,23 @@ static comet_status add_gradients(comet_model *m, op *o)
     return COMET_OK;
 }
 
-/* The optimiser's step of a part of the block of learnt tensors. */
-static void update_part(comet_model *m, const optimiser_step *s, uint64_t first, uint64_t n, const float *gradient)
+/* Has this batch the last of the gradients that an update takes? */
+static bool is_last_batch(const comet_model *m)
 {
-    float *momentum = m->momentum && !model_hides_momentum(m) ? m->momentum + first : NULL;
-    optimiser_apply(s, n, m->weights + first, gradient, momentum, m->second_moment ? m->second_moment + first : NULL, true);
-}
-
-static void update_parameter(comet_model *m, const optimiser_step *s, const parameter *p, const float *gradient)
-{
-    optimiser_step own = *s;
-    own.rate *= p->rate_factor;
-    update_part(m, &own, p->offset, p->n, gradient);
-}
-
-static void update_op(comet_model *m, const op *o)
-{
-    const optimiser_step s = {.optimiser = &m->params.optimiser, .rate = m->rate, .step = m->step, .gradient_scale = 1};
-    const uint32_t own[2] = {o->weight, o->bias};
-    tell_gradient_used(m, o, m->step);
-    for (int i = 0; i < 2; i++)
-        if (is_trained(m, own[i]))
-            update_parameter(m, &s, &m->parameters[own[i]], gradient_at(m, o, own[i]));
+    return m->n_accumulated + 1 == m->params.accumulate;
 }
 
 static comet_status finish_gradient(comet_model *m, const op *o)
 {
+    comet_status status = COMET_OK;
     TRY(tell_gradient_ready(m, o));
-    if (m->params.fused_update) {
-        const step_part before = step_clock_switch(&m->clock, STEP_UPDATE);
+    const step_part before = step_clock_switch(&m->clock, STEP_UPDATE);
+    if (m->exchange && is_last_batch(m))
+        status = exchange_add(m, o);
+    else if (m->params.fused_update)
         update_op(m, o);
-        step_clock_switch(&m->clock, before);
-    }
-    return COMET_OK;
+    step_clock_switch(&m->clock, before);
+    return status;
 }
 
 static comet_status backward_op(comet_model *m, op *o)
@@ -136,7 +123,10 @@ static comet_status backward(comet_model *m)
             TRY(backward_op(m, &m->ops[i]));
             trace_add(m, &m->ops[i], true);
         }
-    return COMET_OK;
+    if (!m->exchange || !is_last_batch(m))
+        return COMET_OK;
+    step_clock_switch(&m->clock, STEP_UPDATE);
+    return exchange_finish(m);
 }
 
 /* Are an op's parameters and batch statistics finite? Its output alone does not tell: oneDNN's relu makes a zero of NaN. */
@@ -220,9 +210,12 @@ static comet_status compute_gradients(comet_model *m, const float *images, const
     TRY(compute_loss(m, labels, m->params.batch, arena_at(&m->arena, output_gradient(m)), &result));
     if (!forward_was_finite(m))
         result.loss = NAN;
+    TRY(ranks_join_scores(m, &result));
     tell_loss_known(m, result.loss);
     forward_done(m);
     if (isfinite(result.loss)) {
+        if (m->exchange && is_last_batch(m))
+            TRY(exchange_begin(m));
         TRY(backward(m));
         m->n_accumulated++;
     }
@@ -240,25 +233,33 @@ comet_status comet_model_gradients(comet_model *m, const float *images, const ui
     return compute_gradients(m, images, labels, step, scores);
 }
 
+static comet_status squares_of_gradients(comet_model *m, double *squares)
+{
+    if (exchange_shards(m))
+        return exchange_squares(m, squares);
+    *squares = sum_of_squares(m->n_learnt, m->gradients);
+    return COMET_OK;
+}
+
 comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
 {
     if (!m || m->params.inference || m->params.fused_update || m->n_accumulated == 0 || !isfinite(rate))
         return comet_fail(COMET_ERROR_ARGUMENT, "an update needs gradients of a training model and a finite rate");
     parallel_set_threads(m->params.n_threads);
     step_clock_begin(&m->clock, STEP_UPDATE);
-    for (uint32_t i = 0; i < m->n_ops; i++)
-        if (op_learns(m, &m->ops[i]) && m->ops[i].buffers.diff_dst != NO_BUFFER)
-            tell_gradient_used(m, &m->ops[i], step);
+    if (!m->exchange)
+        update_tell_all(m, step);
     TRY(tell_update_done(m, step));
     const comet_optimiser *o = &m->params.optimiser;
-    const double norm = o->clip_norm > 0 ? sqrt(sum_of_squares(m->n_learnt, m->gradients)) : 0;
+    double squares = 0;
+    if (o->clip_norm > 0)
+        TRY(squares_of_gradients(m, &squares));
     const optimiser_step s = {
-        .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(norm, o->clip_norm)};
-    if (!m->params.rates)
-        update_part(m, &s, 0, m->n_learnt, m->gradients);
-    for (uint32_t i = 0; m->params.rates && i < m->n_parameters; i++)
-        if (m->parameters[i].learnt && is_trained(m, i))
-            update_parameter(m, &s, &m->parameters[i], m->gradients + m->parameters[i].offset);
+        .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(sqrt(squares), o->clip_norm)};
+    if (exchange_shards(m))
+        TRY(exchange_update(m, &s));
+    else
+        update_all(m, &s);
     m->n_accumulated = 0;
     step_clock_end(&m->clock);
     return COMET_OK;

@@ -1,0 +1,18 @@
+/* What a model and the other ranks that train it have to agree on; comet/ranks.h. All of it does nothing for a model alone. */
+#ifndef COMET_TRAIN_GRAPH_RANKS_H
+#define COMET_TRAIN_GRAPH_RANKS_H
+
+#include "comet/ranks.h"
+#include "train/graph/graph.h"
+
+static inline uint32_t ranks_count(const comet_model *m)
+{
+    return m->params.ranks ? m->params.ranks->n_ranks : 1;
+}
+
+/* Sums over ranks. */
+comet_status ranks_sum(const comet_model *m, double *values, size_t n);
+/* Scores of all ranks' images in place of this rank's; a loss that is not finite on one rank is so on all. */
+comet_status ranks_join_scores(const comet_model *m, comet_scores *scores);
+
+#endif
