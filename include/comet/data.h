@@ -77,20 +77,21 @@ typedef struct comet_loader_params {
                            * COMET_LOADER_QUEUE */
     uint32_t first_queue; /* with queue 0: so many at first; 0: one. An earlier loader's stats tell what it came to */
     uint64_t seed;
-    bool shuffle;   /* a new order each epoch; an incomplete last batch is dropped */
+    bool shuffle;   /* a new order each epoch; an incomplete last batch (of all ranks) is dropped */
     bool augment;   /* random crops, shifts and flips, as far as the kind of data has them */
     bool endless;   /* after the last epoch comes the next; else comet_loader_next ends after one epoch */
     uint64_t epoch; /* where to begin */
     uint64_t batch_in_epoch;
     uint32_t rank, n_ranks; /* of n_ranks loaders that share out each batch of n_ranks x batch rows, the one that gives rows
-                             * from rank x batch on; 0 ranks: one */
+                             * from rank x batch on; 0 ranks: one. Together they give the bits of one loader of all rows */
 } comet_loader_params;
 
 COMET_API void comet_loader_params_init(comet_loader_params *params);
 
 /* Images of bytes (cifar10, idx, folder, npy of u8) are prepared as bytes, a quarter of the memory, and normalised when they
  * are handed out. `images` is batch x channels x height x width, float32, normalised; rows from n_valid on are zero (only in
- * the last batch of an unshuffled epoch). Labels of those rows are 0. The struct is settled and has no size. */
+ * the last batch of an unshuffled epoch, where a rank may have no valid row). Labels of those rows are 0. The struct is settled
+ * and has no size. */
 typedef struct comet_batch {
     const float *images;
     const uint32_t *labels;
@@ -104,7 +105,7 @@ COMET_API comet_status comet_loader_create(comet_loader **loader, comet_dataset 
 /* Stops the threads, even in the middle of a batch. */
 COMET_API void comet_loader_destroy(comet_loader *loader);
 
-/* Batches in an epoch. */
+/* Batches in an epoch, the same for each of several ranks. */
 COMET_API uint64_t comet_loader_batches(const comet_loader *loader);
 
 /* Waits for the next batch in order; *batch stays valid until comet_loader_release, and up to queue + 1 batches may be held at

@@ -160,7 +160,8 @@ COMET_API comet_status comet_model_update(comet_model *model, double rate, uint6
 COMET_API comet_status comet_model_step(comet_model *model, const float *images, const uint32_t *labels, uint64_t step,
                                         double rate, comet_scores *scores);
 
-/* Forward with running statistics and no dropout. Rows from n_valid on are not counted. */
+/* Forward with running statistics and no dropout. Rows from n_valid on are not counted; where there are none before it, nothing
+ * is computed and all scores are 0. */
 COMET_API comet_status comet_model_evaluate(comet_model *model, const float *images, const uint32_t *labels, uint32_t n_valid,
                                             comet_scores *scores);
 /* The class scores of the last call, batch x classes; valid until the next. */

@@ -101,12 +101,38 @@ static void test_relu_backward_mask(void **state)
     }
 }
 
+/* Ranks with a few rows each drop together what one with all rows drops, also where a row is no multiple of what one draw of
+ * random numbers serves. */
+static void test_dropout_of_ranks(void **state)
+{
+    enum { ROWS = 6, MOST_ROW = 11 };
+    float x[ROWS * MOST_ROW], whole[ROWS * MOST_ROW], parts[ROWS * MOST_ROW + 1];
+    for (size_t i = 0; i < COUNT_OF(x); i++)
+        x[i] = (float)(i + 1);
+    for (uint64_t row = 1; row <= MOST_ROW; row++)
+        for (uint64_t share = 1; share <= ROWS; share++)
+            for (int per_sample = 0; per_sample < 2; per_sample++) {
+                dropout_spec s = {.seed = 5, .step = row, .layer = 3, .p = 0.4f, .per_sample = per_sample};
+                s.rows = ROWS;
+                s.n = ROWS * row;
+                dropout_apply(&s, x, whole);
+                parts[s.n] = 7;
+                s.rows = share;
+                s.n = share * row;
+                for (s.first_row = 0; s.first_row + share <= ROWS; s.first_row += share)
+                    dropout_apply(&s, x + s.first_row * row, parts + s.first_row * row);
+                assert_memory_equal(whole, parts, s.first_row * row * sizeof *whole);
+                assert_true(parts[ROWS * row] == 7);
+            }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sum),
         cmocka_unit_test(test_relu_backward),
         cmocka_unit_test(test_relu_backward_mask),
+        cmocka_unit_test(test_dropout_of_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

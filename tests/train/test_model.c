@@ -119,6 +119,21 @@ static void test_loss(void **state)
     comet_net_destroy(net);
 }
 
+/* A rank without a row of the last batch. */
+static void test_no_valid_row(void **state)
+{
+    comet_net *net = operator_net_named("linear");
+    trial t = trial_make(net, NULL);
+    comet_scores s = {.loss = 77, .n_valid = 7, .n_top1 = 7, .n_top5 = 7};
+    for (uint64_t i = 0; i < t.n_images; i++)
+        t.images[i] = NAN;
+    t.labels[0] = t.classes;
+    assert_ok(comet_model_evaluate(t.model, t.images, t.labels, 0, &s));
+    assert_true(s.loss == 0 && s.n_valid == 0 && s.n_top1 == 0 && s.n_top5 == 0);
+    trial_free(&t);
+    comet_net_destroy(net);
+}
+
 static void test_label_out_of_range(void **state)
 {
     comet_net *net = operator_net_named("linear");
@@ -333,6 +348,7 @@ int main(void)
         cmocka_unit_test(test_inference),
         cmocka_unit_test(test_outputs_stay),
         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_no_valid_row),
         cmocka_unit_test(test_label_out_of_range),
         cmocka_unit_test(test_average_beyond_padding),
         cmocka_unit_test(test_dropout),

@@ -14,6 +14,9 @@
  * waits, and since its last wait a thread found no free slot to work for. Threads that are never idle are too slow, and no
  * queue helps.
  *
+ * Several loaders may share out the batches among ranks: batches and positions are then those of all ranks' rows together, of
+ * which this one gives its part.
+ *
  * What a row holds depends on (seed, epoch, position) and nothing else. What went wrong with a row is kept with its slot and
  * counted when the batch is handed out, so that even the counts do not depend on the number of threads.
  */
@@ -71,8 +74,9 @@ struct comet_loader {
     comet_loader *self; /* for functions that take it as const but must lock */
     comet_dataset *dataset;
     comet_loader_params params;
-    uint64_t n_batches; /* in an epoch */
-    uint64_t end;       /* number of the first batch that is not made */
+    uint64_t global_batch, first_row; /* rows of all ranks in a batch; where ours begin among them */
+    uint64_t n_batches;               /* in an epoch */
+    uint64_t end;                     /* number of the first batch that is not made */
     size_t row_bytes, image_floats;
     uint32_t piece_rows;
 
@@ -98,6 +102,12 @@ void comet_loader_params_init(comet_loader_params *params)
 }
 
 /* ---- rows ---- */
+
+/* In the epoch, of a row of a batch. */
+static uint64_t position_of(const comet_loader *l, uint64_t number, uint32_t row)
+{
+    return number % l->n_batches * l->global_batch + l->first_row + row;
+}
 
 /* May another image take its place? It may if the image is broken, but not if this machine is out of memory. */
 static bool can_replace(comet_status status)
@@ -130,7 +140,7 @@ static comet_status none_readable(unsigned n, comet_status status)
 static void read_row(const comet_loader *l, const slot *s, uint32_t row, scratch *memory, outcome *o)
 {
     const uint64_t n_images = l->dataset->info.n_images, epoch = s->number / l->n_batches;
-    const uint64_t position = s->number % l->n_batches * l->params.batch + row;
+    const uint64_t position = position_of(l, s->number, row);
     uint64_t index = position;
     if (l->params.shuffle) {
         const permutation order = permutation_of(l->params.seed, COMET_STREAM_ORDER, epoch, n_images);
@@ -194,7 +204,8 @@ static slot *begin_batch(comet_loader *l)
         l->was_full = true;
         return NULL;
     }
-    const uint64_t first = l->next_fill % l->n_batches * l->params.batch, left = l->dataset->info.n_images - first;
+    const uint64_t first = position_of(l, l->next_fill, 0), n_images = l->dataset->info.n_images;
+    const uint64_t left = first < n_images ? n_images - first : 0;
     s->state = SLOT_FILLING;
     s->number = l->next_fill++;
     s->n_valid = left < l->params.batch ? (uint32_t)left : l->params.batch;
@@ -269,6 +280,11 @@ static void *worker(void *arg)
 
 /* ---- creating and destroying ---- */
 
+static uint32_t ranks_of(const comet_loader_params *p)
+{
+    return p->n_ranks > 0 ? p->n_ranks : 1;
+}
+
 static comet_status check_params(const comet_loader_params *p, const comet_dataset_info *info)
 {
     if (p->size != sizeof *p)
@@ -279,20 +295,24 @@ static comet_status check_params(const comet_loader_params *p, const comet_datas
                           "a batch of %u, %u threads and a queue of %u were asked for; at least 1, at most %d "
                           "and at most %d are possible",
                           p->batch, p->n_threads, p->queue, MAX_THREADS, COMET_LOADER_MAX_QUEUE);
-    if (p->shuffle && info->n_images < p->batch)
+    if (p->rank >= ranks_of(p))
+        return comet_fail(COMET_ERROR_ARGUMENT, "rank %u of %u was asked for; ranks are numbered from 0", p->rank, ranks_of(p));
+    if (p->shuffle && info->n_images < (uint64_t)p->batch * ranks_of(p))
         return comet_fail(COMET_ERROR_ARGUMENT,
-                          "the data set has %llu images, fewer than one batch of %u; a shuffled epoch has whole "
+                          "the data set has %llu images, fewer than one batch of %llu; a shuffled epoch has whole "
                           "batches only",
-                          (unsigned long long)info->n_images, p->batch);
+                          (unsigned long long)info->n_images, (unsigned long long)p->batch * ranks_of(p));
     return COMET_OK;
 }
 
-/* Sets the first batch and the end. */
+/* Sets what batches there are: the first one, the end, and which rows of theirs are ours. */
 static comet_status set_range(comet_loader *l)
 {
     const comet_loader_params *p = &l->params;
     const uint64_t n_images = l->dataset->info.n_images;
-    l->n_batches = n_images / p->batch + (!p->shuffle && n_images % p->batch != 0);
+    l->global_batch = (uint64_t)p->batch * ranks_of(p);
+    l->first_row = (uint64_t)p->batch * p->rank;
+    l->n_batches = n_images / l->global_batch + (!p->shuffle && n_images % l->global_batch != 0);
     if (p->batch_in_epoch > l->n_batches)
         return comet_fail(COMET_ERROR_ARGUMENT, "batch %llu was asked for; an epoch has %llu batches",
                           (unsigned long long)p->batch_in_epoch, (unsigned long long)l->n_batches);

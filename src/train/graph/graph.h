@@ -15,6 +15,7 @@
 #define COMET_TRAIN_GRAPH_GRAPH_H
 
 #include "base/status.h"
+#include "comet/ranks.h"
 #include "comet/store.h"
 #include "comet/train.h"
 #include "train/graph/arena.h"
@@ -121,6 +122,18 @@ static inline bool model_is_lossy(const comet_model *m)
 static inline bool slot_may_be_lossy(const comet_model *m, comet_slot slot)
 {
     return slot != COMET_NO_SLOT && comet_store_slot_spec(m->store, slot)->exactness != COMET_EXACT;
+}
+
+/* Processes that train the model together. */
+static inline uint32_t model_ranks(const comet_model *m)
+{
+    return m->params.ranks ? m->params.ranks->n_ranks : 1;
+}
+
+/* The first of this rank's images among those of all ranks. */
+static inline uint64_t first_row_of_rank(const comet_model *m)
+{
+    return m->params.ranks ? (uint64_t)m->params.ranks->rank * m->params.batch : 0;
 }
 
 /* The moment of op o's backward: phase 0, gradients of weights; phase 1, gradient of its input. */

@@ -6,6 +6,7 @@
 #include <immintrin.h>
 #endif
 
+#include "base/bytes.h"
 #include "base/isa_pick.h"
 #include "base/random.h"
 #include "train/backend/parallel.h"
@@ -18,9 +19,11 @@ typedef struct dropout_work {
     const dropout_spec *spec;
     const float *x;
     float *y;
+    uint64_t first; /* position of the first element */
 } dropout_work;
 
-/* Kept where a 32-bit number is at least p 2^32. One block of random numbers serves four elements. */
+/* Kept where a 32-bit number is at least p 2^32. One block of random numbers serves four positions, of which the first and the
+ * last few may belong to other ranks. */
 static void dropout_elements(void *arg, size_t begin, size_t end)
 {
     const dropout_work *w = arg;
@@ -28,11 +31,12 @@ static void dropout_elements(void *arg, size_t begin, size_t end)
     const uint32_t threshold = (uint32_t)((double)s->p * 4294967296.0);
     const float scale = 1 / (1 - s->p);
     const uint64_t part = s->step << 16 | s->layer;
-    for (uint64_t block = begin; block < end; block++) {
+    for (uint64_t block = w->first / 4 + begin; block < w->first / 4 + end; block++) {
+        const uint64_t from = max_u64(4 * block, w->first), to = min_u64(4 * block + 4, w->first + s->n);
         uint32_t r[4];
         comet_random_block(s->seed, COMET_STREAM_DROPOUT, part, block, r);
-        for (uint64_t i = 4 * block; i < 4 * block + 4 && i < s->n; i++)
-            w->y[i] = r[i % 4] >= threshold ? w->x[i] * scale : 0;
+        for (uint64_t k = from; k < to; k++)
+            w->y[k - w->first] = r[k % 4] >= threshold ? w->x[k - w->first] * scale : 0;
     }
 }
 
@@ -44,7 +48,7 @@ static void dropout_rows(void *arg, size_t begin, size_t end)
     const uint64_t n = s->n / s->rows, part = s->step << 16 | s->layer;
     for (uint64_t row = begin; row < end; row++) {
         uint32_t r[4];
-        comet_random_block(s->seed, COMET_STREAM_DROPOUT, part, row, r);
+        comet_random_block(s->seed, COMET_STREAM_DROPOUT, part, s->first_row + row, r);
         const float scale = r[0] >= threshold ? 1 / (1 - s->p) : 0;
         for (uint64_t i = row * n; i < (row + 1) * n; i++)
             w->y[i] = scale > 0 ? w->x[i] * scale : 0;
@@ -53,14 +57,15 @@ static void dropout_rows(void *arg, size_t begin, size_t end)
 
 void dropout_apply(const dropout_spec *spec, const float *x, float *y)
 {
-    dropout_work w = {spec, x, y};
+    const uint64_t first = spec->first_row * (spec->n / spec->rows);
+    dropout_work w = {spec, x, y, first};
     if (spec->p <= 0) {
         if (x != y)
             memcpy(y, x, spec->n * sizeof *y);
     } else if (spec->per_sample) {
         parallel_for(spec->rows, 1, dropout_rows, &w);
     } else {
-        parallel_for((spec->n + 3) / 4, GRAIN / 4, dropout_elements, &w);
+        parallel_for((first % 4 + spec->n + 3) / 4, GRAIN / 4, dropout_elements, &w);
     }
 }
 

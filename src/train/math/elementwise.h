@@ -11,10 +11,12 @@ typedef struct dropout_spec {
     uint32_t layer; /* keeps the masks of layers apart */
     float p;
     bool per_sample;
-    uint64_t rows, n; /* images, and elements of all of them */
+    uint64_t rows, n;   /* images, and elements of all of them */
+    uint64_t first_row; /* among all ranks' images, whose rows are as long: the mask is that of these rows of the whole */
 } dropout_spec;
 
-/* y = x times the mask of (seed, step, layer), scaled by 1 / (1 - p). y may be x. The same call on gradients is backward. */
+/* y = x times the mask of (seed, step, layer) by position in all ranks' batch, scaled by 1 / (1 - p). y may be x. The same call
+ * on gradients is backward. */
 void dropout_apply(const dropout_spec *spec, const float *x, float *y);
 
 /* How the factor b of a product lies against a: the same shape, or one value for each image and channel. */

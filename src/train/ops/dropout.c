@@ -16,6 +16,7 @@ static dropout_spec dropout_spec_of(const comet_model *m, const op *o, bool acti
                           .p = active ? o->layer->p : 0,
                           .per_sample = o->layer->per_sample,
                           .rows = m->params.batch,
+                          .first_row = first_row_of_rank(m),
                           .n = layout_bytes(input_layout(m, o)) / sizeof(float)};
 }
 

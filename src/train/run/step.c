@@ -63,7 +63,7 @@ static comet_status compute_loss(comet_model *m, const uint32_t *labels, uint32_
                             .n_valid = n_valid,
                             .classes = out.channels * out.height * out.width,
                             .smoothing = m->params.label_smoothing,
-                            .gradient_scale = 1.0f / (float)m->params.accumulate,
+                            .gradient_scale = 1.0f / (float)((uint64_t)m->params.accumulate * model_ranks(m)),
                             .gradient = gradient};
     return loss_compute(&spec, scores);
 }
@@ -289,6 +289,10 @@ comet_status comet_model_evaluate(comet_model *m, const float *images, const uin
 {
     if (!m || !images || !labels || !scores || n_valid > m->params.batch)
         return comet_fail(COMET_ERROR_ARGUMENT, "evaluation needs a model, images, labels and at most a batch of valid rows");
+    if (n_valid == 0) {
+        *scores = (comet_scores){0};
+        return COMET_OK;
+    }
     begin(m, images, 0);
     TRY(forward(m, RUN_EVALUATE));
     return compute_loss(m, labels, n_valid, NULL, scores);
