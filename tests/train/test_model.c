@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/bytes.h"
+#include "train/graph/saving.h"
+
 /* ---- evaluation ---- */
 
 /* Outputs of evaluation after a step that moved the running statistics; malloc'd. `from` gives its weights if not NULL. */
@@ -270,6 +273,31 @@ static void check_tensor_round_trip(comet_model *model, size_t index)
     free(y);
 }
 
+/* Read and written by parts of any length, a tensor is the same. */
+static void check_parts(comet_model *model, size_t index)
+{
+    static const uint64_t lengths[] = {1, 7, 64, 1000};
+    comet_tensor_info info;
+    float *whole = tensor_read(model, index, &info), *parts = need_malloc(info.n_elements * sizeof *parts);
+    for (uint64_t first = 0, k = index, n; first < info.n_elements; first += n) {
+        n = min_u64(lengths[k++ % COUNT_OF(lengths)], info.n_elements - first);
+        assert_ok(model_tensor_read_part(model, index, first, n, parts + first));
+    }
+    assert_memory_equal(whole, parts, info.n_elements * sizeof *whole);
+    for (uint64_t i = 0; i < info.n_elements; i++)
+        parts[i] = (float)i - 3;
+    for (uint64_t first = 0, k = index, n; first < info.n_elements; first += n) {
+        n = min_u64(lengths[k++ % COUNT_OF(lengths)], info.n_elements - first);
+        assert_ok(model_tensor_write_part(model, index, first, n, parts + first));
+    }
+    float *written = tensor_read(model, index, NULL);
+    assert_memory_equal(written, parts, info.n_elements * sizeof *written);
+    assert_ok(comet_model_tensor_write(model, index, whole));
+    free(written);
+    free(parts);
+    free(whole);
+}
+
 /* All are written before the first is read again, so that an overlap shows. */
 static void check_all_round_trips(const comet_net *net)
 {
@@ -278,6 +306,8 @@ static void check_all_round_trips(const comet_net *net)
     trial t = trial_make(net, &p);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++)
         check_tensor_round_trip(t.model, i);
+    for (size_t i = 0; i < comet_model_n_tensors(t.model); i++)
+        check_parts(t.model, i);
     for (size_t i = 0; i < comet_model_n_tensors(t.model); i++) {
         comet_tensor_info info = {.size = sizeof info};
         char name[32];

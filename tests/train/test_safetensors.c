@@ -62,10 +62,11 @@ static comet_status describe(void *user, size_t i, safetensors_tensor *t)
     return COMET_OK;
 }
 
-static comet_status fill(void *user, size_t i, void *elements)
+static comet_status fill(void *user, size_t i, uint64_t first, uint64_t n, void *elements)
 {
     const entry *e = &((const entry *)user)[i];
-    memcpy(elements, e->data, e->bytes);
+    const size_t width = e->dtype == SAFETENSORS_F32 ? 4 : e->dtype == SAFETENSORS_F16 || e->dtype == SAFETENSORS_BF16 ? 2 : 8;
+    memcpy(elements, (const char *)e->data + first * width, n * width);
     return COMET_OK;
 }
 

@@ -560,7 +560,7 @@ static comet_status describe(void *user, size_t i, safetensors_tensor *t)
     return COMET_OK;
 }
 
-static comet_status fill(void *user, size_t i, void *elements)
+static comet_status fill(void *user, size_t i, uint64_t first, uint64_t n, void *elements)
 {
     static const float values[] = {1.5f, 2.5f};
     static const double wide[] = {1.5, 1e300};

@@ -64,11 +64,11 @@ static comet_status describe_renamed(void *user, size_t index, safetensors_tenso
     return COMET_OK;
 }
 
-static comet_status fill_renamed(void *user, size_t index, void *elements)
+static comet_status fill_renamed(void *user, size_t index, uint64_t first, uint64_t n, void *elements)
 {
     renaming *r = user;
-    const comet_status status = safetensors_read(r->from, safetensors_at(r->from, index), elements);
-    if (index == 0 && r->first)
+    const comet_status status = safetensors_read_part(r->from, safetensors_at(r->from, index), first, n, elements);
+    if (index == 0 && first == 0 && r->first)
         memcpy(elements, r->first, sizeof *r->first);
     return status;
 }

@@ -71,6 +71,11 @@ bool layout_is_depthwise(const layout *l, uint64_t block);
 /* The layout in the same order with another batch and number of channels, at most whole blocks of them; 4 dims. */
 comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_t channels, const layout **out);
 
+/* Elements [first, first + n), counted row by row, of a tensor of floats that lies at `data`: to and from `plain`, which has no
+ * others. Scattering the first element sets what fills up blocks to zeros. */
+comet_status layout_gather(const layout *l, const float *data, uint64_t first, uint64_t n, float *plain);
+comet_status layout_scatter(const layout *l, float *data, uint64_t first, uint64_t n, const float *plain);
+
 /* ---- small matrices ---- */
 
 typedef struct product_spec {

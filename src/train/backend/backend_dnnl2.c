@@ -58,6 +58,18 @@ int md_shape(md_ref md, dnnl_dims_t dims, dnnl_data_type_t *type)
     return md->ndims;
 }
 
+dnnl_status_t md_blocking(md_ref md, md_blocks *blocks)
+{
+    const dnnl_blocking_desc_t *b = &md->format_desc.blocking;
+    if (md->format_kind != dnnl_blocked)
+        return dnnl_unimplemented;
+    blocks->n_inner = b->inner_nblks;
+    memcpy(blocks->strides, b->strides, sizeof b->strides);
+    memcpy(blocks->sizes, b->inner_blks, sizeof b->inner_blks);
+    memcpy(blocks->dims, b->inner_idxs, sizeof b->inner_idxs);
+    return dnnl_success;
+}
+
 /* ---- attributes ---- */
 
 /* With AMX this version can die of an illegal instruction. */

@@ -2,6 +2,8 @@
  * oneDNN 3 under dnnl_api.h: descriptions of tensors are opaque, and a descriptor of a primitive is made in one call. Uses what
  * version 3.2 has and 3.7 does not deprecate.
  */
+#include <string.h>
+
 #include "train/backend/dnnl_api.h"
 
 /* ---- descriptions of tensors ---- */
@@ -37,6 +39,23 @@ int md_shape(md_ref md, dnnl_dims_t dims, dnnl_data_type_t *type)
     for (int i = 0; i < n_dims; i++)
         dims[i] = (*found)[i];
     return n_dims;
+}
+
+dnnl_status_t md_blocking(md_ref md, md_blocks *blocks)
+{
+    int32_t n_dims = 0, n_inner = 0;
+    dnnl_dims_t *strides = NULL, *sizes = NULL, *dims = NULL;
+    if (dnnl_memory_desc_query(md, dnnl_query_ndims_s32, &n_dims) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_strides, &strides) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_nblks_s32, &n_inner) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_blks, &sizes) != dnnl_success ||
+        dnnl_memory_desc_query(md, dnnl_query_inner_idxs, &dims) != dnnl_success)
+        return dnnl_unimplemented;
+    blocks->n_inner = n_inner;
+    memcpy(blocks->strides, *strides, (size_t)n_dims * sizeof(dnnl_dim_t));
+    memcpy(blocks->sizes, *sizes, (size_t)n_inner * sizeof(dnnl_dim_t));
+    memcpy(blocks->dims, *dims, (size_t)n_inner * sizeof(dnnl_dim_t));
+    return dnnl_success;
 }
 
 /* ---- attributes ---- */

@@ -29,6 +29,16 @@ void md_free(md_own md);
 /* Returns the number of dims, and fills in those and the type; 0 where there is no tensor, also of NULL. */
 int md_shape(md_ref md, dnnl_dims_t dims, dnnl_data_type_t *type);
 
+/* How the elements lie. `strides` are those of the outermost blocks; within them `n_inner` dense blocks, the fastest last, each
+ * of sizes[i] indices of dimension dims[i]. */
+typedef struct md_blocks {
+    dnnl_dims_t strides;
+    int n_inner;
+    dnnl_dims_t sizes, dims;
+} md_blocks;
+
+dnnl_status_t md_blocking(md_ref md, md_blocks *blocks);
+
 /* Lets primitives use all instructions of the machine with which this version works. */
 void isa_use_best(void);
 dnnl_status_t post_append_relu(dnnl_post_ops_t post);

@@ -1,6 +1,7 @@
 /*
- * What the files of the backend on oneDNN share: backend_dnnl.c (backend, layouts, kernels in general), backend_dnnl_conv.c and
- * backend_dnnl_layers.c (the kinds of kernels). They serve every version; dnnl_api.h has what differs.
+ * What the files of the backend on oneDNN share: backend_dnnl.c (backend, layouts, kernels in general), backend_dnnl_elements.c
+ * (single elements), backend_dnnl_conv.c and backend_dnnl_layers.c (the kinds of kernels). They serve every version; dnnl_api.h
+ * has what differs.
  */
 #ifndef COMET_TRAIN_BACKEND_DNNL_KERNEL_H
 #define COMET_TRAIN_BACKEND_DNNL_KERNEL_H

@@ -19,7 +19,7 @@
 #include "train/files/state_file.h"
 #include "train/files/weights.h"
 #include "train/graph/conv_choices.h"
-#include "train/graph/staging.h"
+#include "train/graph/saving.h"
 
 enum { FORMAT = 2, STATE_BYTES = 4096 };
 
@@ -223,9 +223,7 @@ static comet_status save_model(const char *path, const char *keep, const comet_m
         add_pair(metadata, &n_metadata, "bounds", bounds);
         add_pair(metadata, &n_metadata, "convolutions", choices);
         list.finite_only = true;
-        list.staging = model_staging_begin(model, &list.staging_bytes);
         status = weights_list_save(&list, path, keep, metadata, n_metadata);
-        model_staging_end(model);
     }
     free(bounds);
     comet_text_free(net);

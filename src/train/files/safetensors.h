@@ -11,8 +11,8 @@
  * The reader serves files of other formats too (safetensors_adopt; tensor_file.h chooses by content), so that whoever takes
  * tensors by name need not know which it is.
  *
- * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Tensors pass one at a time. Memory for
- * a file is that of its header and a table of its tensors, which the header bounds.
+ * Nothing in a file is trusted: sizes, offsets, types and names are checked before use. Memory for a file is that of its
+ * header, a table of its tensors, which the header bounds, and one piece: a tensor may be larger than what is free.
  */
 #ifndef COMET_TRAIN_FILES_SAFETENSORS_H
 #define COMET_TRAIN_FILES_SAFETENSORS_H
@@ -48,17 +48,18 @@ typedef struct safetensors_pair {
 /* ---- writing ---- */
 
 /* Where the tensors of a new file come from. `describe` fills name (valid until the next call), dtype, n_dims and dims; `fill`
- * the elements. Both are called in order, the first more than once. */
+ * `n` elements from `first` on, row after row. The tensors are filled in order, each from its first element to its last. */
 typedef struct safetensors_source {
     void *user;
     size_t n_tensors;
     comet_status (*describe)(void *user, size_t index, safetensors_tensor *tensor);
-    comet_status (*fill)(void *user, size_t index, void *elements);
+    comet_status (*fill)(void *user, size_t index, uint64_t first, uint64_t n, void *elements);
     const safetensors_pair *metadata;
     size_t n_metadata;
-    void *staging; /* memory lent for one tensor at a time; where it is too small, the largest tensor is allocated */
-    size_t staging_bytes;
 } safetensors_source;
+
+/* Pieces in which tensors are written and hashed; the most that `fill` is asked for. */
+#define SAFETENSORS_PIECE ((size_t)1 << 20)
 
 /* Writes the file all or nothing; with `keep` (may be NULL) the old file stays under that path. */
 comet_status safetensors_save(const char *path, const char *keep, const safetensors_source *source);
@@ -82,9 +83,13 @@ const safetensors_tensor *safetensors_find(const safetensors_file *file, const c
 /* NULL where the metadata has no such key. */
 const char *safetensors_metadata(const safetensors_file *file, const char *key);
 
-/* The elements as they are, and as float32 (F64 and I64 are rounded). */
-comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements);
-comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tensor *tensor, float *elements);
+/* `n` elements from `first` on: as they are, and as float32 (F64 and I64 are rounded). */
+comet_status safetensors_read_part(const safetensors_file *file, const safetensors_tensor *tensor, uint64_t first, uint64_t n,
+                                   void *elements);
+comet_status safetensors_read_part_f32(const safetensors_file *file, const safetensors_tensor *tensor, uint64_t first,
+                                       uint64_t n, float *elements);
+/* All of them, as float32. */
+comet_status safetensors_read_f32(const safetensors_file *file, const safetensors_tensor *tensor, float *elements);
 
 /* ---- tensors of files in other formats, for the same functions ---- */
 

@@ -4,7 +4,6 @@
 
 #include "train/files/safetensors.h"
 
-#define SAFETENSORS_PIECE ((size_t)1 << 20) /* bytes that are hashed at once */
 #define SAFETENSORS_CHECKSUM_DIGITS 16
 
 typedef struct safetensors_type {

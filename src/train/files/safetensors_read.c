@@ -255,19 +255,13 @@ comet_status safetensors_verify(safetensors_file *file)
 
 /* ---- elements ---- */
 
-/* `n` elements from `first` on, of `width` bytes each. */
-static comet_status read_elements(const safetensors_file *file, const safetensors_tensor *t, uint64_t first, uint64_t n,
-                                  uint64_t width, void *elements)
-{
-    if (file->reader.read)
-        return file->reader.read(file->reader.user, (size_t)(t - file->header.tensors), first, n, elements);
-    return read_at(file, 8 + file->header_bytes + t->offset + first * width, elements, (size_t)(n * width));
-}
-
-comet_status safetensors_read(safetensors_file *file, const safetensors_tensor *tensor, void *elements)
+comet_status safetensors_read_part(const safetensors_file *file, const safetensors_tensor *tensor, uint64_t first, uint64_t n,
+                                   void *elements)
 {
     const uint64_t width = tensor->n_elements > 0 ? tensor->bytes / tensor->n_elements : 1;
-    return read_elements(file, tensor, 0, tensor->n_elements, width, elements);
+    if (file->reader.read)
+        return file->reader.read(file->reader.user, (size_t)(tensor - file->header.tensors), first, n, elements);
+    return read_at(file, 8 + file->header_bytes + tensor->offset + first * width, elements, (size_t)(n * width));
 }
 
 /* `from` holds n elements of the type; a value too large for a float becomes infinite, as a cast in torch does. */
@@ -289,22 +283,22 @@ static void convert(safetensors_dtype dtype, const unsigned char *from, size_t n
     }
 }
 
-comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tensor *tensor, float *elements)
+comet_status safetensors_read_part_f32(const safetensors_file *file, const safetensors_tensor *tensor, uint64_t first,
+                                       uint64_t n, float *elements)
 {
     if (tensor->dtype == SAFETENSORS_F32)
-        return safetensors_read(file, tensor, elements);
+        return safetensors_read_part(file, tensor, first, n, elements);
     if (tensor->dtype == SAFETENSORS_OTHER)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%s: '%s' is neither F32, F16, BF16, F64 nor I64", file->path, tensor->name);
-    const uint64_t width = tensor->n_elements > 0 ? tensor->bytes / tensor->n_elements : 1;
     unsigned char *raw = malloc(CONVERT_ELEMENTS * 8);
     if (!raw)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory while reading %s", file->path);
     comet_status status = COMET_OK;
     fenv_t host; /* its thread may flush small numbers to zero */
     float_env_enter(&host);
-    for (uint64_t done = 0; done < tensor->n_elements && status == COMET_OK;) {
-        const size_t here = (size_t)min_u64(tensor->n_elements - done, CONVERT_ELEMENTS);
-        status = read_elements(file, tensor, done, here, width, raw);
+    for (uint64_t done = 0; done < n && status == COMET_OK;) {
+        const size_t here = (size_t)min_u64(n - done, CONVERT_ELEMENTS);
+        status = safetensors_read_part(file, tensor, first + done, here, raw);
         if (status == COMET_OK)
             convert(tensor->dtype, raw, here, elements + done);
         done += here;
@@ -312,4 +306,9 @@ comet_status safetensors_read_f32(safetensors_file *file, const safetensors_tens
     float_env_leave(&host);
     free(raw);
     return status;
+}
+
+comet_status safetensors_read_f32(const safetensors_file *file, const safetensors_tensor *tensor, float *elements)
+{
+    return safetensors_read_part_f32(file, tensor, 0, tensor->n_elements, elements);
 }

@@ -63,20 +63,18 @@ static comet_status describe(const safetensors_source *source, size_t index, uin
 }
 
 /* The header as text, padded to a multiple of eight bytes; the caller frees it. */
-static comet_status make_header(const safetensors_source *source, char **text, size_t *bytes, uint64_t *largest)
+static comet_status make_header(const safetensors_source *source, char **text, size_t *bytes)
 {
     uint64_t offset = 0;
     char *printed = NULL;
     cJSON *root = cJSON_CreateObject();
     comet_status status = root && add_metadata(root, source) ? COMET_OK : out_of_memory();
-    *largest = 0;
     for (size_t i = 0; i < source->n_tensors && status == COMET_OK; i++) {
         safetensors_tensor t;
         status = describe(source, i, offset, &t);
         if (status == COMET_OK && !add_tensor(root, &t))
             status = out_of_memory();
         offset += t.bytes;
-        *largest = t.bytes > *largest ? t.bytes : *largest;
     }
     if (status == COMET_OK) {
         printed = cJSON_PrintUnformatted(root);
@@ -100,20 +98,32 @@ static comet_status write_header(atomic_file *out, const char *header, size_t by
     return status == COMET_OK ? atomic_file_write(out, header, bytes) : status;
 }
 
-/* Writes the tensors one at a time through `elements`; *hash continues that of the header. */
-static comet_status write_tensors(atomic_file *out, const safetensors_source *source, void *elements, uint64_t *hash)
+/* Writes a tensor through `piece`; *hash continues that of what was written before. */
+static comet_status write_tensor(atomic_file *out, const safetensors_source *source, size_t index, void *piece, uint64_t *hash)
+{
+    safetensors_tensor t;
+    TRY(describe(source, index, 0, &t));
+    const uint64_t width = safetensors_types[t.dtype].bytes;
+    for (uint64_t done = 0; done < t.n_elements;) {
+        const uint64_t here = min_u64(t.n_elements - done, SAFETENSORS_PIECE / width);
+        TRY(source->fill(source->user, index, done, here, piece));
+        *hash = safetensors_chain(*hash, piece, (size_t)(here * width));
+        TRY(atomic_file_write(out, piece, (size_t)(here * width)));
+        done += here;
+    }
+    return COMET_OK;
+}
+
+static comet_status write_tensors(atomic_file *out, const safetensors_source *source, uint64_t *hash)
 {
     comet_status status = COMET_OK;
-    for (size_t i = 0; i < source->n_tensors && status == COMET_OK; i++) {
-        safetensors_tensor t;
-        status = describe(source, i, 0, &t);
-        if (status == COMET_OK)
-            status = source->fill(source->user, i, elements);
-        if (status != COMET_OK)
-            break;
-        *hash = safetensors_chain(*hash, elements, (size_t)t.bytes);
-        status = atomic_file_write(out, elements, (size_t)t.bytes);
-    }
+    void *piece = malloc(SAFETENSORS_PIECE);
+    if (!piece)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes for writing %s", SAFETENSORS_PIECE,
+                          out->path);
+    for (size_t i = 0; i < source->n_tensors && status == COMET_OK; i++)
+        status = write_tensor(out, source, i, piece, hash);
+    free(piece);
     return status;
 }
 
@@ -139,33 +149,19 @@ comet_status safetensors_save(const char *path, const char *keep, const safetens
 {
     atomic_file out = {.fd = -1};
     char *header = NULL;
-    void *elements = NULL, *own = NULL;
     size_t header_bytes = 0;
-    uint64_t largest = 0;
-    comet_status status = make_header(source, &header, &header_bytes, &largest);
-    if (status != COMET_OK)
-        goto done;
+    TRY(make_header(source, &header, &header_bytes));
     uint64_t hash = comet_checksum(header, header_bytes);
-    elements = source->staging;
-    if (largest > source->staging_bytes || !elements)
-        elements = own = malloc(largest > 0 ? (size_t)largest : 1);
-    if (!elements) {
-        status = comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " bytes for the largest tensor",
-                            largest);
-        goto done;
-    }
-    status = atomic_file_begin(&out, path);
+    comet_status status = atomic_file_begin(&out, path);
     if (status == COMET_OK)
         status = write_header(&out, header, header_bytes);
     if (status == COMET_OK)
-        status = write_tensors(&out, source, elements, &hash);
+        status = write_tensors(&out, source, &hash);
     if (status == COMET_OK)
         status = patch_checksum(&out, header, hash);
     if (status == COMET_OK)
         status = atomic_file_commit(&out, keep);
-done:
     atomic_file_abandon(&out);
-    free(own);
     free(header);
     return status;
 }

@@ -288,7 +288,7 @@ static comet_status add_tensors(archive *a, const safetensors_source *source, vo
         snprintf(name, sizeof name, "archive/data/%zu", i);
         status = source->describe(source->user, i, &t);
         if (status == COMET_OK)
-            status = source->fill(source->user, i, elements);
+            status = source->fill(source->user, i, 0, count_of(&t), elements);
         if (status == COMET_OK)
             status = add_record(a, name, elements, (size_t)(count_of(&t) * element_bytes(t.dtype)));
     }

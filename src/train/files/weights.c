@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/status.h"
 #include "train/files/onnx_file.h"
 #include "train/files/tensor_file.h"
 #include "train/files/torch_file.h"
-#include "train/graph/staging.h"
+#include "train/graph/saving.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
 
@@ -118,15 +119,16 @@ static comet_status describe_item(void *user, size_t index, safetensors_tensor *
     return COMET_OK;
 }
 
-static comet_status check_finite(const char *name, const float *x, uint64_t n)
+/* `x` are the elements from `first` on. */
+static comet_status check_finite(const char *name, const float *x, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
         if (!isfinite(x[i]))
-            return comet_fail(COMET_ERROR_DIVERGED, "element %" PRIu64 " of %s is not finite", i, name);
+            return comet_fail(COMET_ERROR_DIVERGED, "element %" PRIu64 " of %s is not finite", first + i, name);
     return COMET_OK;
 }
 
-static comet_status fill_item(void *user, size_t index, void *elements)
+static comet_status fill_item(void *user, size_t index, uint64_t first, uint64_t n, void *elements)
 {
     const weights_list *list = user;
     const weights_item *item = &list->items[index];
@@ -134,10 +136,10 @@ static comet_status fill_item(void *user, size_t index, void *elements)
         memset(elements, 0, 8);
         return COMET_OK;
     }
-    const comet_status status = comet_model_tensor_read(list->model, item->index, elements);
+    const comet_status status = model_tensor_read_part(list->model, item->index, first, n, elements);
     if (status != COMET_OK || !list->finite_only)
         return status;
-    return check_finite(item->name, elements, item->info.n_elements);
+    return check_finite(item->name, elements, first, n);
 }
 
 comet_status weights_list_save(weights_list *list, const char *path, const char *keep, const safetensors_pair *metadata,
@@ -148,9 +150,7 @@ comet_status weights_list_save(weights_list *list, const char *path, const char 
                                        .describe = describe_item,
                                        .fill = fill_item,
                                        .metadata = metadata,
-                                       .n_metadata = n_metadata,
-                                       .staging = list->staging,
-                                       .staging_bytes = list->staging_bytes};
+                                       .n_metadata = n_metadata};
     return safetensors_save(path, keep, &source);
 }
 
@@ -295,29 +295,36 @@ comet_status weights_list_match(const weights_list *list, const safetensors_file
     return status;
 }
 
+/* Elements that are read at once. */
+static const uint64_t part = SAFETENSORS_PIECE / sizeof(float);
+
+static float *allocate_part(void)
+{
+    float *elements = malloc(SAFETENSORS_PIECE);
+    if (!elements)
+        comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu bytes for reading weights", SAFETENSORS_PIECE);
+    return elements;
+}
+
 static comet_status load_item(const weights_item *item, comet_model *model, safetensors_file *file, float *elements)
 {
-    if (item->index == SIZE_MAX)
-        return COMET_OK;
     const safetensors_tensor *t = weights_find(file, item->name);
-    comet_status status = COMET_OK;
-    if (t)
-        status = safetensors_read_f32(file, t, elements);
-    else
-        memset(elements, 0, (size_t)item->info.n_elements * sizeof *elements);
-    return status == COMET_OK ? comet_model_tensor_write(model, item->index, elements) : status;
+    const uint64_t n = item->index == SIZE_MAX ? 0 : item->info.n_elements;
+    for (uint64_t first = 0; first < n; first += part) {
+        const uint64_t here = min_u64(n - first, part);
+        if (t)
+            TRY(safetensors_read_part_f32(file, t, first, here, elements));
+        else
+            memset(elements, 0, (size_t)here * sizeof *elements);
+        TRY(model_tensor_write_part(model, item->index, first, here, elements));
+    }
+    return COMET_OK;
 }
 
 comet_status weights_list_load(const weights_list *list, comet_model *model, safetensors_file *file)
 {
-    uint64_t largest = 1;
-    for (size_t i = 0; i < list->n; i++)
-        largest = list->items[i].info.n_elements > largest ? list->items[i].info.n_elements : largest;
-    float *elements = malloc((size_t)largest * sizeof *elements);
-    if (!elements)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of the largest tensor",
-                          largest);
-    comet_status status = COMET_OK;
+    float *elements = allocate_part();
+    comet_status status = elements ? COMET_OK : COMET_ERROR_MEMORY;
     for (size_t i = 0; i < list->n && status == COMET_OK; i++)
         status = load_item(&list->items[i], model, file, elements);
     free(elements);
@@ -334,19 +341,25 @@ comet_status weights_open_verified(safetensors_file **file, const char *path)
     return status;
 }
 
-comet_status weights_check_finite(safetensors_file *file, const safetensors_tensor *t, const char *path)
+static comet_status check_part(const safetensors_file *file, const safetensors_tensor *t, uint64_t first, float *elements,
+                               const char *path)
 {
-    float *elements = malloc((size_t)t->n_elements * sizeof *elements + 1);
-    if (!elements)
-        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %" PRIu64 " elements of %s", t->n_elements,
-                          t->name);
-    comet_status status = safetensors_read_f32(file, t, elements);
-    if (status == COMET_OK && check_finite(t->name, elements, t->n_elements) != COMET_OK) {
-        char why[256];
-        snprintf(why, sizeof why, "%s", comet_last_error());
-        status = comet_fail(COMET_ERROR_CORRUPT, "%s: %s: the file is damaged, or of a run that diverged; take an earlier one",
-                            path, why);
-    }
+    char why[256];
+    const uint64_t here = min_u64(t->n_elements - first, part);
+    TRY(safetensors_read_part_f32(file, t, first, here, elements));
+    if (check_finite(t->name, elements, first, here) == COMET_OK)
+        return COMET_OK;
+    snprintf(why, sizeof why, "%s", comet_last_error());
+    return comet_fail(COMET_ERROR_CORRUPT, "%s: %s: the file is damaged, or of a run that diverged; take an earlier one", path,
+                      why);
+}
+
+comet_status weights_check_finite(const safetensors_file *file, const safetensors_tensor *t, const char *path)
+{
+    float *elements = allocate_part();
+    comet_status status = elements ? COMET_OK : COMET_ERROR_MEMORY;
+    for (uint64_t first = 0; first < t->n_elements && status == COMET_OK; first += part)
+        status = check_part(file, t, first, elements, path);
     free(elements);
     return status;
 }
@@ -405,10 +418,10 @@ static comet_status describe_export(void *user, size_t index, safetensors_tensor
     return COMET_OK;
 }
 
-static comet_status fill_export(void *user, size_t index, void *elements)
+static comet_status fill_export(void *user, size_t index, uint64_t first, uint64_t n, void *elements)
 {
     const export_job *job = user;
-    return safetensors_read(job->file, job->tensors[index], elements);
+    return safetensors_read_part(job->file, job->tensors[index], first, n, elements);
 }
 
 static comet_status choose_exports(export_job *job, const char *path)

@@ -31,8 +31,6 @@ typedef struct weights_list {
     size_t n;
     bool hidden;      /* the momentum serves bounds only: where a file has none, it starts with zeros */
     bool finite_only; /* saving fails at the first element that is not finite, and names it */
-    void *staging;    /* memory lent for saving, or NULL */
-    size_t staging_bytes;
 } weights_list;
 
 /* The weights and statistics of `model`, with the optimiser's state if asked. The model must outlive the list. */
@@ -61,7 +59,7 @@ const comet_layer *weights_classifier(const comet_net *net);
 /* Is `name` a tensor of this layer? False for no layer. */
 bool weights_is_of_layer(const char *name, const comet_layer *layer);
 /* COMET_ERROR_CORRUPT, with its name, where an element of the tensor is not finite. */
-comet_status weights_check_finite(safetensors_file *file, const safetensors_tensor *t, const char *path);
+comet_status weights_check_finite(const safetensors_file *file, const safetensors_tensor *t, const char *path);
 /* Opens a file and reads all of it once. */
 comet_status weights_open_verified(safetensors_file **file, const char *path);
 

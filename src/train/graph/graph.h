@@ -21,7 +21,7 @@
 #include "train/graph/arena.h"
 #include "train/graph/observer.h"
 #include "train/graph/op.h"
-#include "train/graph/staging.h"
+#include "train/graph/saving.h"
 #include "train/graph/step_clock.h"
 
 typedef struct assessment assessment;

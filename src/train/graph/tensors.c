@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "base/describe.h"
-#include "base/memory.h"
 #include "train/graph/graph.h"
-#include "train/graph/staging.h"
+#include "train/graph/saving.h"
 
 typedef struct located {
     comet_tensor_kind kind;
@@ -99,57 +98,39 @@ comet_status comet_model_describe_tensor(const comet_model *m, size_t index, com
     return GIVE(comet_tensor_info, info, &found);
 }
 
-/* Copies between two layouts. No step runs, so the scratchpad may come from the heap. */
-static comet_status move(const comet_model *m, const layout *from, const layout *to, void *src, void *dst)
+comet_status model_tensor_read_part(const comet_model *m, size_t index, uint64_t first, uint64_t n, float *elements)
 {
-    if (from == to) {
-        memcpy(dst, src, layout_bytes(from));
-        return COMET_OK;
-    }
-    kernel *k;
-    TRY(kernel_reorder(m->backend, from, to, &k));
-    const comet_allocator allocator = comet_allocator_of(NULL);
-    const uint64_t scratch_bytes = kernel_scratch_bytes(k);
-    void *scratch = scratch_bytes > 0 ? comet_allocate(&allocator, scratch_bytes) : NULL;
-    comet_status status = COMET_ERROR_MEMORY;
-    if (scratch || scratch_bytes == 0) {
-        const kernel_args args = {.at = {[ARG_SRC] = src, [ARG_DST] = dst, [ARG_SCRATCH] = scratch}};
-        status = kernel_run(k, &args);
-    }
-    if (scratch)
-        comet_release(&allocator, scratch, scratch_bytes);
-    kernel_destroy(k);
-    return status;
+    located l;
+    TRY(locate(m, index, &l));
+    return layout_gather(l.p->layout, l.data, first, n, elements);
+}
+
+comet_status model_tensor_write_part(comet_model *m, size_t index, uint64_t first, uint64_t n, const float *elements)
+{
+    located l;
+    TRY(locate(m, index, &l));
+    return layout_scatter(l.p->layout, l.data, first, n, elements);
+}
+
+/* Elements of a tensor, without what fills up its layout. */
+static comet_status count_elements(const comet_model *m, size_t index, uint64_t *n)
+{
+    comet_tensor_info info = {.size = sizeof info};
+    TRY(comet_model_describe_tensor(m, index, &info));
+    *n = info.n_elements;
+    return COMET_OK;
 }
 
 comet_status comet_model_tensor_read(const comet_model *m, size_t index, float *elements)
 {
-    located l;
-    TRY(locate(m, index, &l));
-    return move(m, l.p->layout, l.p->plain, l.data, elements);
+    uint64_t n;
+    TRY(count_elements(m, index, &n));
+    return model_tensor_read_part(m, index, 0, n, elements);
 }
 
 comet_status comet_model_tensor_write(comet_model *m, size_t index, const float *elements)
 {
-    union {
-        const float *in;
-        void *out;
-    } source = {.in = elements}; /* read only, but kernels take operands without const */
-    located l;
-    TRY(locate(m, index, &l));
-    return move(m, l.p->plain, l.p->layout, source.out, l.data);
-}
-
-void *model_staging_begin(const comet_model *m, size_t *bytes)
-{
-    const bool dead = m->gradients && m->n_accumulated == 0;
-    *bytes = dead ? (size_t)m->n_learnt * sizeof *m->gradients : 0;
-    return dead ? m->gradients : NULL;
-}
-
-/* Sets the block to zeros again: gaps between the gradients count in their norm. */
-void model_staging_end(const comet_model *m)
-{
-    if (m->gradients && m->n_accumulated == 0)
-        memset(m->gradients, 0, (size_t)m->n_learnt * sizeof *m->gradients);
+    uint64_t n;
+    TRY(count_elements(m, index, &n));
+    return model_tensor_write_part(m, index, 0, n, elements);
 }

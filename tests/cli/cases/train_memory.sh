@@ -99,3 +99,24 @@ if memory_limits; then
     out_has 'saved activations .* compressed and [0-9.]* MiB on disk'
     same spilt/last.safetensors roomy/last.safetensors
 fi
+
+# ---- saving takes no room: a weight of 64 MiB, with and without a checkpoint, and loaded again ----
+
+if memory_limits; then
+    cat >head.txt <<'NET'
+net head
+input 3 32 32
+flat = flatten
+fc1 = linear out=5461
+relu1 = relu
+fc2 = linear out=10
+NET
+    head="--net head.txt --data synthetic --images 40 --classes 10 --batch 8 --compress off -j 1 --loader-threads 1 --json"
+    peak() { grep -o '"peak_rss_bytes":[0-9]*' .out | cut -d : -f 2; }
+    run 0 train $head --max-steps 2
+    without=$(peak)
+    run 0 train $head --max-steps 2 --out head --save-steps 1
+    if [ $(($(peak) - without)) -lt 4000000 ]; then pass; else fault "a checkpoint takes $(($(peak) - without)) bytes"; fi
+    run 0 train $head --max-steps 4 --out head --resume
+    if [ $(($(peak) - without)) -lt 4000000 ]; then pass; else fault "resuming takes $(($(peak) - without)) bytes"; fi
+fi
