@@ -90,7 +90,7 @@ static double *put_consumer(const assessment *a, uint32_t i, double *at)
 static const double *take_consumer(const comet_model *m, uint32_t i, const double *at)
 {
     const assessment *a = m->assessment;
-    const double n = ranks_count(m);
+    const double n = model_ranks(m);
     const bool adds = adapt_is_parameter(a->adapt, i);
     adapt_observation *seen = &a->seen[i];
     seen->gain = adds ? at[0] : at[0] / n;
@@ -117,8 +117,8 @@ static const double *take_slots(const comet_model *m, const double *at)
 {
     assessment *a = m->assessment;
     for (comet_slot s = 0; s < comet_store_n_slots(m->store); s++, at += N_SLOT_NUMBERS) {
-        a->deviations[s] = sqrt(at[0] / ranks_count(m));
-        a->cut_gains[s] = at[1] / ranks_count(m);
+        a->deviations[s] = sqrt(at[0] / model_ranks(m));
+        a->cut_gains[s] = at[1] / model_ranks(m);
     }
     return at;
 }

@@ -30,6 +30,9 @@ typedef struct exchange exchange;
 
 /* ---- the model ---- */
 
+/* Brings a parameter's state of the optimiser (its momentum or second moment) to `whole`, or takes it from there. */
+typedef comet_status state_mover(const comet_model *m, comet_tensor_kind kind, const parameter *p, float *whole, bool write);
+
 /* Samples of convolutions' inputs are kept in turns. */
 typedef struct sample_plan {
     sampler **samplers; /* by op: assess/sample.h; NULL: nothing is measured */
@@ -64,6 +67,7 @@ struct comet_model {
     parameter *parameters;
     uint32_t n_parameters, parameters_capacity;
     uint64_t n_learnt, n_frozen, n_statistics; /* floats: of parameters that are updated, of frozen ones, of statistics */
+    uint64_t n_state;                          /* floats of a block of the optimiser's state: n_learnt, or this rank's share */
     arena arena;
     sample_plan samples;
     float *weights;                                           /* n_learnt, then n_frozen */
@@ -72,8 +76,9 @@ struct comet_model {
     double *kept_state;
     comet_memory memory;
     observer observer;
-    assessment *assessment; /* assess/assess.h; NULL where nothing is lossy */
-    exchange *exchange;     /* update/exchange.h; NULL where the model trains alone */
+    assessment *assessment;  /* assess/assess.h; NULL where nothing is lossy */
+    state_mover *move_state; /* where the optimiser's state is shared out among ranks; else NULL */
+    exchange *exchange;      /* update/exchange.h; NULL where the model trains alone */
     step_clock clock;
     step_trace trace;
     uint64_t n_passes;                 /* batches that went forward and backward */

@@ -5,11 +5,6 @@
 #include "comet/ranks.h"
 #include "train/graph/graph.h"
 
-static inline uint32_t ranks_count(const comet_model *m)
-{
-    return m->params.ranks ? m->params.ranks->n_ranks : 1;
-}
-
 /* Sums over ranks. */
 comet_status ranks_sum(const comet_model *m, double *values, size_t n);
 /* Scores of all ranks' images in place of this rank's; a loss that is not finite on one rank is so on all. */

@@ -5,7 +5,7 @@
 #include "comet/train.h"
 
 /* comet_model_tensor_read and _write for the elements [first, first + n), so that files need no room for a tensor. Whoever
- * writes a tensor by parts begins with its first element. */
+ * reads or writes a tensor by parts begins with its first element and goes on to its last. */
 comet_status model_tensor_read_part(const comet_model *model, size_t index, uint64_t first, uint64_t n, float *elements);
 comet_status model_tensor_write_part(comet_model *model, size_t index, uint64_t first, uint64_t n, const float *elements);
 

@@ -14,7 +14,17 @@ typedef struct located {
     comet_tensor_kind kind;
     const parameter *p;
     float *data; /* in the layout of p */
+    bool shared; /* other ranks have parts of it: `data` is room for a copy */
 } located;
+
+/* Without what fills up its layout. */
+static uint64_t elements_of(const parameter *p)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < p->n_dims; i++)
+        n *= p->dims[i];
+    return n;
+}
 
 static float *block_of(const comet_model *m, comet_tensor_kind kind)
 {
@@ -47,6 +57,16 @@ static const parameter *nth_trained(const comet_model *m, size_t n)
 static const comet_tensor_kind derived[] = {COMET_TENSOR_MOMENTUM, COMET_TENSOR_SECOND_MOMENT, COMET_TENSOR_GRADIENT};
 enum { N_DERIVED = sizeof derived / sizeof derived[0] };
 
+/* The room of a parameter's gradient, which is unused between updates. */
+static float *gradient_room(const comet_model *m, const parameter *p)
+{
+    const uint32_t index = (uint32_t)(p - m->parameters);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        if (m->ops[i].weight == index || m->ops[i].bias == index)
+            return gradient_at(m, &m->ops[i], index);
+    return NULL;
+}
+
 static comet_status locate(const comet_model *m, size_t index, located *l)
 {
     const size_t asked = index, n_trained = count_trained(m);
@@ -67,7 +87,8 @@ static comet_status locate(const comet_model *m, size_t index, located *l)
     if (!l->p)
         return comet_fail(COMET_ERROR_ARGUMENT, "there is no tensor %zu: the model has %zu tensors", asked,
                           comet_model_n_tensors(m));
-    l->data = block_of(m, l->kind) + l->p->offset;
+    l->shared = m->move_state && (l->kind == COMET_TENSOR_MOMENTUM || l->kind == COMET_TENSOR_SECOND_MOMENT);
+    l->data = l->shared ? gradient_room(m, l->p) : block_of(m, l->kind) + l->p->offset;
     return COMET_OK;
 }
 
@@ -89,12 +110,9 @@ comet_status comet_model_describe_tensor(const comet_model *m, size_t index, com
 {
     located l;
     TRY(locate(m, index, &l));
-    comet_tensor_info found = {.kind = l.kind, .n_dims = l.p->n_dims, .n_elements = 1};
+    comet_tensor_info found = {.kind = l.kind, .n_dims = l.p->n_dims, .n_elements = elements_of(l.p)};
     memcpy(found.name, l.p->name, sizeof found.name);
-    for (uint32_t i = 0; i < l.p->n_dims; i++) {
-        found.dims[i] = l.p->dims[i];
-        found.n_elements *= l.p->dims[i];
-    }
+    memcpy(found.dims, l.p->dims, l.p->n_dims * sizeof found.dims[0]);
     return GIVE(comet_tensor_info, info, &found);
 }
 
@@ -102,6 +120,8 @@ comet_status model_tensor_read_part(const comet_model *m, size_t index, uint64_t
 {
     located l;
     TRY(locate(m, index, &l));
+    if (l.shared && first == 0)
+        TRY(m->move_state(m, l.kind, l.p, l.data, false));
     return layout_gather(l.p->layout, l.data, first, n, elements);
 }
 
@@ -109,28 +129,22 @@ comet_status model_tensor_write_part(comet_model *m, size_t index, uint64_t firs
 {
     located l;
     TRY(locate(m, index, &l));
-    return layout_scatter(l.p->layout, l.data, first, n, elements);
-}
-
-/* Elements of a tensor, without what fills up its layout. */
-static comet_status count_elements(const comet_model *m, size_t index, uint64_t *n)
-{
-    comet_tensor_info info = {.size = sizeof info};
-    TRY(comet_model_describe_tensor(m, index, &info));
-    *n = info.n_elements;
+    TRY(layout_scatter(l.p->layout, l.data, first, n, elements));
+    if (l.shared && first + n == elements_of(l.p))
+        return m->move_state(m, l.kind, l.p, l.data, true);
     return COMET_OK;
 }
 
 comet_status comet_model_tensor_read(const comet_model *m, size_t index, float *elements)
 {
-    uint64_t n;
-    TRY(count_elements(m, index, &n));
-    return model_tensor_read_part(m, index, 0, n, elements);
+    located l;
+    TRY(locate(m, index, &l));
+    return model_tensor_read_part(m, index, 0, elements_of(l.p), elements);
 }
 
 comet_status comet_model_tensor_write(comet_model *m, size_t index, const float *elements)
 {
-    uint64_t n;
-    TRY(count_elements(m, index, &n));
-    return model_tensor_write_part(m, index, 0, n, elements);
+    located l;
+    TRY(locate(m, index, &l));
+    return model_tensor_write_part(m, index, 0, elements_of(l.p), elements);
 }

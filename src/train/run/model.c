@@ -43,9 +43,8 @@ static comet_status allocate_model(comet_model *m)
     TRY(allocate_block(m->n_statistics, &m->statistics));
     TRY(allocate_block(memory_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
     TRY(allocate_block(trains && !m->params.fused_update ? m->n_learnt : 0, &m->gradients));
-    const uint64_t state = exchange_state_floats(m);
-    TRY(allocate_block(trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)) ? state : 0, &m->momentum));
-    TRY(allocate_block(trains && optimiser_keeps_second_moment(o) ? state : 0, &m->second_moment));
+    TRY(allocate_block(trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)) ? m->n_state : 0, &m->momentum));
+    TRY(allocate_block(trains && optimiser_keeps_second_moment(o) ? m->n_state : 0, &m->second_moment));
     TRY(exchange_allocate(m));
     TRY(arena_allocate(&m->arena));
     return memory_share_region(m, false);
@@ -126,8 +125,8 @@ void comet_model_destroy(comet_model *m)
         return;
     free_block(m->weights, m->n_learnt + m->n_frozen);
     free_block(m->gradients, m->n_learnt);
-    free_block(m->momentum, exchange_state_floats(m));
-    free_block(m->second_moment, exchange_state_floats(m));
+    free_block(m->momentum, m->n_state);
+    free_block(m->second_moment, m->n_state);
     free_block(m->statistics, m->n_statistics);
     free_block(m->kept_statistics, m->n_statistics);
     free(m->kept_state);

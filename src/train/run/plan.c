@@ -14,7 +14,7 @@
 #include "train/memory/memory.h"
 #include "train/ops/folded.h"
 #include "train/run/build.h"
-#include "train/update/exchange.h"
+#include "train/update/shards.h"
 
 #define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
 
@@ -113,7 +113,7 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     m->params = *params;
     if (m->params.accumulate == 0)
         m->params.accumulate = 1;
-    if (ranks_count(m) == 1)
+    if (model_ranks(m) == 1)
         m->params.ranks = NULL;
     m->params.n_threads = (uint32_t)parallel_set_threads(params->n_threads);
     TRY(copy_net(net, &m->net));
@@ -125,7 +125,9 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     if (!params->inference)
         TRY(plan_backward(m));
     TRY(lower(m));
+    m->n_state = m->n_learnt;
     TRY(exchange_plan(m));
+    m->move_state = exchange_shards(m) ? shards_move : NULL;
     TRY(memory_plan(m));
     exchange_count(m);
     return params->inference ? COMET_OK : assess_create(m);

@@ -75,6 +75,8 @@ comet_status exchange_plan(comet_model *m)
     TRY(bucket_list_make(&e->list, m));
     e->n_rooms = e->list.n_buckets < MAX_ROOMS ? e->list.n_buckets : MAX_ROOMS;
     e->n_statistics = for_statistics(m, NULL);
+    if (m->params.shard_optimiser)
+        m->n_state = e->list.n_own;
     return COMET_OK;
 }
 
@@ -94,15 +96,15 @@ void exchange_count(comet_model *m)
     if (!m->exchange)
         return;
     const uint64_t bytes = exchange_bytes(m), n_states = m->n_learnt > 0 ? t->optimiser / (m->n_learnt * sizeof(float)) : 0,
-                   elsewhere = n_states * (m->n_learnt - exchange_state_floats(m)) * sizeof(float);
+                   elsewhere = n_states * (m->n_learnt - m->n_state) * sizeof(float);
     t->gradients += bytes;
     t->optimiser -= elsewhere;
     t->total += bytes - elsewhere;
 }
 
-uint64_t exchange_state_floats(const comet_model *m)
+const bucket_list *exchange_buckets(const comet_model *m)
 {
-    return exchange_shards(m) ? m->exchange->list.n_own : m->n_learnt;
+    return &m->exchange->list;
 }
 
 comet_status exchange_allocate(comet_model *m)

@@ -19,13 +19,12 @@
 #include "train/math/optimiser.h"
 #include "train/update/buckets.h"
 
-/* Makes the list of buckets of a model with ranks whose buffers are declared, and plans the rooms; nothing for a model alone.
+/* Makes the list of buckets of a model with ranks whose buffers are declared, plans the rooms and sets n_state, and sets
+ * n_state; nothing for a model alone.
  */
 comet_status exchange_plan(comet_model *m);
 /* Adds the rooms to the planned memory, and takes off the state of the optimiser that others have. */
 void exchange_count(comet_model *m);
-/* Floats of one block of the optimiser's state on this rank. */
-uint64_t exchange_state_floats(const comet_model *m);
 comet_status exchange_allocate(comet_model *m);
 void exchange_destroy(comet_model *m);
 
@@ -35,6 +34,8 @@ comet_status exchange_begin(comet_model *m);
 comet_status exchange_add(comet_model *m, const op *o);
 /* Waits until all of them are back and used. */
 comet_status exchange_finish(comet_model *m);
+
+const bucket_list *exchange_buckets(const comet_model *m);
 
 /* Is the optimiser's state shared out? */
 bool exchange_shards(const comet_model *m);
