@@ -113,6 +113,9 @@ typedef struct comet_train_event {
     double eval_seconds;    /* epoch: of its evaluation; 0: there is no test data */
     uint64_t n_tested;      /* test: images scored so far, of n_to_test */
     uint64_t n_to_test;
+    uint32_t n_ranks;           /* that train together; 1: this process alone. Of the arrays below, which are NULL then */
+    const double *rank_waited;  /* seconds that each rank has waited for others, as of the last update */
+    const uint64_t *rank_peaks; /* peak_rss_bytes of each rank, as of the last epoch, or the end */
 } comet_train_event;
 
 typedef struct comet_train_params {
@@ -156,7 +159,9 @@ typedef struct comet_train_result {
 
 COMET_API void comet_train_result_init(comet_train_result *result);
 
-/* Runs to the end, or until stopped. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position
+/* Runs to the end, or until stopped. With params->model.ranks every rank calls it with the same parameters, each with its own
+ * share of the batch in params->model.batch; rank 0 reads and writes `out`, figures of events are of all ranks, and stop flags
+ * count on any of them. A checkpoint (docs/checkpoints.md) holds weights, statistics, optimiser, step and position
  * in the data; going on from it gives the same bits as never having stopped. COMET_ERROR_DIVERGED where the loss is no longer
  * finite: the sentence says at which step and layer it began, and the last good checkpoint stays. *result is then unchanged. */
 COMET_API comet_status comet_train_run(const comet_train_params *params, comet_train_result *result);

@@ -83,6 +83,8 @@ static const field fields[] = {
     SETTING(augment, FIELD_U64, RULE_TOLD),
     SETTING(convolutions, FIELD_U64, RULE_ADDED),
     SETTING(recompute, FIELD_U64, RULE_TOLD),
+    SETTING(ranks, FIELD_U64, RULE_ADDED),
+    SETTING(sync_batch_norm, FIELD_U64, RULE_ADDED),
     SETTING(onednn, FIELD_U64, RULE_ADDED),
     SETTING(instructions, FIELD_U64, RULE_ADDED),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
@@ -330,6 +332,8 @@ static const char *told_as(const field *f)
     switch (f->offset) {
     case offsetof(checkpoint_state, settings.n_steps): return "number of steps";
     case offsetof(checkpoint_state, settings.rates): return "rates of layers";
+    case offsetof(checkpoint_state, settings.ranks): return "number of ranks";
+    case offsetof(checkpoint_state, settings.sync_batch_norm): return "batch norm over all ranks";
     case offsetof(checkpoint_state, settings.onednn): return "version of oneDNN";
     case offsetof(checkpoint_state, settings.instructions): return "instruction set";
     default: return f->name;

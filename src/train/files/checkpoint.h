@@ -28,6 +28,7 @@ typedef struct checkpoint_settings {
     uint64_t seed, threads, n_steps, augment; /* other ones change the bits, and the user is told */
     uint64_t frozen, rates;                   /* graph/groups.h; `frozen` must be the same, the user is told of other rates */
     uint64_t convolutions, recompute;         /* other ones change the bits, and the user is told */
+    uint64_t ranks, sync_batch_norm;          /* `batch` is that of all ranks; the user is told of other numbers of them */
     uint64_t onednn, instructions;            /* backend_version, backend_instructions; the user is told of others, too */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;

@@ -2,8 +2,16 @@
 #ifndef COMET_TRAIN_GRAPH_RANKS_H
 #define COMET_TRAIN_GRAPH_RANKS_H
 
+#include "comet/data.h"
 #include "comet/ranks.h"
 #include "train/graph/graph.h"
+
+/* A loader that gives this rank's share of each batch; `r` is NULL for one that gives all. */
+static inline void ranks_share_out(const comet_ranks *r, comet_loader_params *params)
+{
+    params->rank = r ? r->rank : 0;
+    params->n_ranks = r ? r->n_ranks : 0;
+}
 
 /* Sums over ranks. */
 comet_status ranks_sum(const comet_model *m, double *values, size_t n);

@@ -18,6 +18,7 @@
 #include "base/describe.h"
 #include "base/status.h"
 #include "comet/train.h"
+#include "train/graph/ranks.h"
 #include "train/run/trainer.h"
 
 enum { N_STEPS = 100, N_START = 10, N_RECENT = 5, REACH = 8 /* updates to both sides that are averaged */ };
@@ -171,6 +172,7 @@ static comet_status search_start(search *s)
     if (status != COMET_OK)
         return status;
     comet_loader_params_init(&loader);
+    ranks_share_out(s->p->model.ranks, &loader);
     loader.batch = s->p->model.batch;
     loader.n_threads = s->p->loader_threads;
     loader.queue = s->p->queue;

@@ -202,6 +202,9 @@ static comet_status train_step(trainer *t)
         status = comet_model_update(t->model, t->rate, t->state.step);
     if (status != COMET_OK)
         return status;
+    status = trainer_agree(t);
+    if (status != COMET_OK)
+        return status;
     t->state.step++;
     t->state.batch_in_epoch += t->accumulate;
     tally(t, &sum);
@@ -237,6 +240,27 @@ static void close_means(trainer *t)
     t->epoch_top1 = (double)t->state.n_top1 / n;
 }
 
+/* The others wait for the slowest, so it waits least. */
+static void note_slow_rank(trainer *t)
+{
+    const double worth_telling = 0.2; /* of the time of training */
+    double least = INFINITY, sum = 0;
+    uint32_t slowest = 0;
+    if (!t->ranks || t->told_slow)
+        return;
+    for (uint32_t i = 0; i < t->ranks->n_ranks; i++) {
+        sum += t->rank_waited[i];
+        if (t->rank_waited[i] < least) {
+            least = t->rank_waited[i];
+            slowest = i;
+        }
+    }
+    const double others = (sum - least) / (t->ranks->n_ranks - 1);
+    t->told_slow = others - least > worth_telling * t->train_seconds;
+    if (t->told_slow)
+        trainer_note(t, "rank %u is slow: it waited %.0f s for others, they waited %.0f s on average", slowest, least, others);
+}
+
 /* Saves, evaluates, and saves the scores. What is saved first has its position at the end of the epoch, and so does a run that
  * is stopped during the evaluation: the evaluation comes again after resuming. `whole` is false where max_steps ended the run
  * inside an epoch. */
@@ -244,9 +268,9 @@ static comet_status end_epoch(trainer *t, bool whole)
 {
     const double best_before = t->state.best_top1;
     close_means(t);
-    if (t->p->test_data)
-        trainer_save_unless_saved(t);
-    comet_status status = trainer_evaluate(t);
+    comet_status status = t->p->test_data ? trainer_save_unless_saved(t) : COMET_OK;
+    if (status == COMET_OK)
+        status = trainer_evaluate(t);
     if (status != COMET_OK || stop_asked(t))
         return status;
     t->state.tested_step = t->state.step;
@@ -257,11 +281,17 @@ static comet_status end_epoch(trainer *t, bool whole)
         t->state.n_images = t->state.n_top1 = 0;
         status = drop_leftover(t);
     }
+    if (status == COMET_OK)
+        status = trainer_collect(t);
+    if (status != COMET_OK)
+        return status;
     trainer_tell(t, COMET_EVENT_EPOCH, NULL);
     trainer_note_skipped(t);
+    note_slow_rank(t);
     if (t->state.best_top1 > best_before)
-        trainer_save_best(t);
-    trainer_save(t);
+        status = trainer_save_best(t);
+    if (status == COMET_OK)
+        status = trainer_save(t);
     trainer_look_for_early_stop(t);
     return status;
 }
@@ -279,8 +309,7 @@ static comet_status run_epochs(trainer *t)
     while (status == COMET_OK && !is_finished(t)) {
         if (stop_asked(t)) {
             t->stopped = true;
-            trainer_save_unless_saved(t);
-            return COMET_OK;
+            return trainer_save_unless_saved(t);
         }
         if (epoch_is_complete(t)) {
             status = end_epoch(t, true);
@@ -288,7 +317,7 @@ static comet_status run_epochs(trainer *t)
         }
         status = train_step(t);
         if (status == COMET_OK && save_is_due(t))
-            trainer_save(t);
+            status = trainer_save(t);
     }
     return status;
 }
@@ -299,27 +328,29 @@ static comet_status finish(trainer *t)
     if (t->state.tested_step == t->state.step)
         return COMET_OK;
     const comet_status status = end_epoch(t, false);
-    if (status == COMET_OK && t->state.tested_step != t->state.step) {
-        t->stopped = true;
-        trainer_save_unless_saved(t);
-    }
-    return status;
+    if (status != COMET_OK || t->state.tested_step == t->state.step)
+        return status;
+    t->stopped = true;
+    return trainer_save_unless_saved(t);
 }
 
-static comet_status keep_result(const trainer *t, comet_train_result *result)
+static comet_status keep_result(trainer *t, comet_train_result *result)
 {
+    TRY(trainer_collect(t));
     const bool judged = !t->stopped && t->p->schedule.rate > 0; /* with a rate of 0 nothing was to be learnt */
     const uint32_t n_classes = t->p->train_data->info.n_classes;
     comet_train_event event = trainer_event(t, COMET_EVENT_END, NULL);
     event.stopped = t->stopped;
     trainer_send(t, &event);
     event.model = NULL;
+    event.rank_waited = NULL;
+    event.rank_peaks = NULL;
     const comet_train_result ended = {.last = event,
                                       .stopped = t->stopped,
                                       .never_fell = judged && loss_watch_never_fell(&t->state.watch, t->state.step),
                                       .only_guesses =
                                           judged && loss_watch_only_guesses(&t->state.watch, t->state.step, n_classes),
-                                      .unsaved = t->p->out && !is_saved(t)};
+                                      .unsaved = trainer_has_files(t) && !is_saved(t)};
     return GIVE(comet_train_result, result, &ended);
 }
 
@@ -334,6 +365,8 @@ comet_status comet_train_run(const comet_train_params *params, comet_train_resul
     t.epoch_loss = t.epoch_top1 = t.step_loss = t.step_top1 = NAN;
     comet_status status = CHECK_SIZE(comet_train_result, result);
     if (status == COMET_OK)
+        status = trainer_ranks_begin(&t);
+    if (status == COMET_OK)
         status = trainer_start(&t);
     if (status != COMET_OK)
         goto done;
@@ -347,6 +380,7 @@ done:
     comet_model_destroy(t.model);
     free(t.classes);
     free(t.input);
+    trainer_ranks_end(&t);
     checkpoint_unlock(t.lock);
     return status;
 }

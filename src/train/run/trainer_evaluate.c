@@ -2,7 +2,10 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "base/bytes.h"
+#include "base/status.h"
 #include "train/data/dataset.h"
+#include "train/graph/ranks.h"
 #include "train/run/trainer_private.h"
 
 #define TOLD_SECONDS 0.05
@@ -12,7 +15,8 @@ static void note_test_skipped(trainer *t, const comet_loader_stats *stats)
 {
     if (stats->n_skipped > t->n_test_skipped)
         trainer_note(t, "%" PRIu64 " broken test image%s skipped, the next readable one was scored instead; the first: %s",
-                     stats->n_skipped, stats->n_skipped == 1 ? "" : "s", stats->first_skipped);
+                     stats->n_skipped, stats->n_skipped == 1 ? "" : "s",
+                     stats->first_skipped[0] ? stats->first_skipped : "that of another rank");
     t->n_test_skipped = stats->n_skipped;
 }
 
@@ -46,14 +50,28 @@ static comet_status test_batches(trainer *t, comet_loader *loader, test_sums *su
             return status;
         status = comet_model_evaluate(t->model, batch.images, batch.labels, batch.n_valid, &scores);
         comet_loader_release(loader, &batch);
+        if (status == COMET_OK)
+            status = trainer_agree(t);
         if (status != COMET_OK)
             return status;
         sums->loss += scores.loss * scores.n_valid;
         sums->n += scores.n_valid;
         sums->n_top1 += scores.n_top1;
         sums->n_top5 += scores.n_top5;
-        tell_tested(t, sums->n, &told);
+        tell_tested(t, min_u64(sums->n * rank_count(t), t->p->test_data->info.n_images), &told);
     }
+    return COMET_OK;
+}
+
+/* The sums of all ranks. */
+static comet_status join_sums(const trainer *t, test_sums *sums, uint64_t *n_skipped)
+{
+    double all[] = {sums->loss, (double)sums->n, (double)sums->n_top1, (double)sums->n_top5, (double)*n_skipped};
+    if (!t->ranks)
+        return COMET_OK;
+    TRY(t->ranks->sum(t->ranks->self, all, sizeof all / sizeof all[0]));
+    *sums = (test_sums){all[0], (uint64_t)all[1], (uint64_t)all[2], (uint64_t)all[3]};
+    *n_skipped = (uint64_t)all[4];
     return COMET_OK;
 }
 
@@ -85,14 +103,17 @@ comet_status trainer_evaluate(trainer *t)
     params.n_threads = t->p->loader_threads;
     params.queue = t->p->queue;
     params.seed = t->p->model.seed;
+    ranks_share_out(t->ranks, &params);
     trainer_close_loader(t);
     params.first_queue = t->earlier.queue;
     comet_status status = comet_loader_create(&loader, t->p->test_data, &params);
     if (status == COMET_OK)
         status = test_batches(t, loader, &sums);
     if (loader) {
-        const comet_loader_stats stats = loader_stats(loader);
+        comet_loader_stats stats = loader_stats(loader);
         trainer_count_queue(t, loader, t->p->test_data);
+        if (status == COMET_OK)
+            status = join_sums(t, &sums, &stats.n_skipped);
         if (status == COMET_OK && !stop_asked(t))
             note_test_skipped(t, &stats);
     }

@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "train/data/dataset.h"
+#include "train/graph/ranks.h"
 #include "train/run/trainer_private.h"
 
 comet_status trainer_open_loader(trainer *t)
@@ -25,6 +26,7 @@ comet_status trainer_open_loader(trainer *t)
     params.endless = true;
     params.epoch = t->state.epoch + past_end;
     params.batch_in_epoch = past_end ? 0 : t->state.batch_in_epoch;
+    ranks_share_out(t->ranks, &params);
     return comet_loader_create(&t->loader, t->p->train_data, &params);
 }
 

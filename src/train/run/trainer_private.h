@@ -5,6 +5,7 @@
 #ifndef COMET_TRAIN_RUN_TRAINER_PRIVATE_H
 #define COMET_TRAIN_RUN_TRAINER_PRIVATE_H
 
+#include "comet/ranks.h"
 #include "comet/train.h"
 #include "train/files/checkpoint.h"
 
@@ -37,11 +38,22 @@ typedef struct trainer {
     bool stopped, early, dumped;
     double eval_seconds;         /* of the last evaluation */
     bool traced_settled, traced; /* the step that is traced when bounds have settled; the step at work is traced */
+    const comet_ranks *ranks;    /* NULL: it trains alone */
+    bool stop_agreed, told_slow;
+    double *votes, *rank_waited; /* by rank, votes with two more: on their way; comet_train_event has the others */
+    uint64_t *rank_peaks;
+    uint64_t n_skipped_elsewhere; /* by other ranks */
 } trainer;
 
 static inline bool stop_asked(const trainer *t)
 {
-    return t->p->stop && *t->p->stop;
+    return t->ranks ? t->stop_agreed : t->p->stop && *t->p->stop;
+}
+
+/* Ranks that train together. */
+static inline uint32_t rank_count(const trainer *t)
+{
+    return t->ranks ? t->ranks->n_ranks : 1;
 }
 
 static inline bool epoch_is_complete(const trainer *t)
@@ -87,11 +99,27 @@ void trainer_tell(const trainer *t, comet_event_kind kind, const char *text);
 void trainer_note(const trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Tells of broken images that were skipped since it was last called. */
 void trainer_note_skipped(trainer *t);
-/* A checkpoint that cannot be written is told, and training goes on. */
-void trainer_save(trainer *t);
-void trainer_save_unless_saved(trainer *t);
-void trainer_save_best(const trainer *t);
+/* A checkpoint that cannot be written is told, and training goes on; these fail only where other ranks cannot be reached. */
+comet_status trainer_save(trainer *t);
+comet_status trainer_save_unless_saved(trainer *t);
+comet_status trainer_save_best(trainer *t);
 void trainer_look_for_early_stop(trainer *t);
+
+/* ---- trainer_ranks.c: does nothing for a run alone, except trainer_has_files ---- */
+
+comet_status trainer_ranks_begin(trainer *t);
+void trainer_ranks_end(trainer *t);
+/* After an update or a batch of test data: is anyone asked to stop, how long has each waited? */
+comet_status trainer_agree(trainer *t);
+/* Before figures of an epoch or of the end are told: peaks, images skipped. */
+comet_status trainer_collect(trainer *t);
+/* Rank 0 has loaded a checkpoint, or weights: all begin from there. */
+comet_status trainer_take_over(trainer *t);
+/* Does this process read and write the folder of the run? */
+bool trainer_has_files(const trainer *t);
+/* Around all that rank 0 does with files: the others lend it their parts of the optimiser's state until it returns them. */
+comet_status trainer_lend_state(const trainer *t);
+comet_status trainer_return_state(const trainer *t);
 
 /* ---- trainer_evaluate.c ---- */
 

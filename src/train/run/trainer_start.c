@@ -41,7 +41,9 @@ static checkpoint_settings settings_of(const trainer *t)
     const comet_compression *c = &p->model.compression;
     const bool lossy = c->mode >= COMET_COMPRESS_FAST;
     return (checkpoint_settings){
-        .batch = p->model.batch,
+        .batch = (uint64_t)p->model.batch * rank_count(t),
+        .ranks = t->ranks ? rank_count(t) : 0,
+        .sync_batch_norm = rank_count(t) > 1 && p->model.sync_batch_norm,
         .accumulate = t->accumulate,
         .seed = p->model.seed,
         .threads = parallel_threads(),
@@ -128,13 +130,13 @@ static comet_status plan_steps(trainer *t)
     const comet_train_params *p = t->p;
     const uint64_t n_images = p->train_data->info.n_images;
     t->accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
-    t->batches_per_epoch = n_images / p->model.batch;
+    t->batches_per_epoch = n_images / ((uint64_t)p->model.batch * rank_count(t));
     t->steps_per_epoch = t->batches_per_epoch / t->accumulate;
     if (t->steps_per_epoch == 0)
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "the training data has %" PRIu64 " images, fewer than one step takes (batch %" PRIu32
                           ", accumulated %" PRIu64 "); use a smaller batch",
-                          n_images, p->model.batch, t->accumulate);
+                          n_images, p->model.batch * rank_count(t), t->accumulate);
     t->n_steps = t->steps_per_epoch * p->epochs;
     if (p->max_steps > 0 && p->max_steps < t->n_steps)
         t->n_steps = p->max_steps;
@@ -206,9 +208,27 @@ static comet_status describe_data(trainer *t)
     return status;
 }
 
-static comet_status load_start(trainer *t)
+/* Rank 0 loads for all. */
+static bool loads_state(const trainer *t)
+{
+    return !t->ranks || t->ranks->rank == 0;
+}
+
+static comet_status load_state(trainer *t)
 {
     checkpoint_found found = CHECKPOINT_NONE;
+    comet_status status = t->p->resume ? resume(t, &found) : COMET_OK;
+    if (status == COMET_OK && t->p->resume && found == CHECKPOINT_NONE)
+        trainer_note(t, "%s holds no run yet: this is a new one", t->p->out);
+    if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
+        status = load_weights(t);
+    if (status == COMET_OK && t->p->out && !t->p->resume)
+        checkpoint_clear(t->p->out); /* last: the weights may come from there */
+    return status;
+}
+
+static comet_status load_start(trainer *t)
+{
     t->state = (checkpoint_state){.test_loss = NAN, .test_top1 = NAN, .test_top5 = NAN, .best_top1 = -1};
     t->state.watch = loss_watch_begin();
     t->state.settings = settings_of(t);
@@ -219,20 +239,18 @@ static comet_status load_start(trainer *t)
         status = dataset_fingerprint(t->p->train_data, &t->state.settings.data);
     if (status == COMET_OK && t->p->out)
         status = describe_data(t);
-    if (status == COMET_OK && t->p->resume)
-        status = resume(t, &found);
-    if (status == COMET_OK && t->p->resume && found == CHECKPOINT_NONE)
-        trainer_note(t, "%s holds no run yet: this is a new one", t->p->out);
-    if (status == COMET_OK && found == CHECKPOINT_NONE && t->p->weights)
-        status = load_weights(t);
-    if (status == COMET_OK && t->p->out && !t->p->resume)
-        checkpoint_clear(t->p->out); /* last: the weights may come from there */
-    return status;
+    if (status == COMET_OK && loads_state(t))
+        status = load_state(t);
+    if (status == COMET_OK)
+        status = trainer_lend_state(t);
+    if (status == COMET_OK)
+        status = trainer_return_state(t);
+    return status == COMET_OK ? trainer_take_over(t) : status;
 }
 
 comet_status trainer_check(const comet_train_params *p)
 {
-    trainer t = {.p = p};
+    trainer t = {.p = p, .ranks = p->model.ranks};
     comet_status status = check_settings(p);
     if (status == COMET_OK)
         status = plan_steps(&t);
@@ -255,7 +273,7 @@ comet_status trainer_start(trainer *t)
                                              "run that goes on, of comet_checkpoint_convolutions");
     if (status == COMET_OK)
         status = plan_steps(t);
-    if (status == COMET_OK && t->p->out)
+    if (status == COMET_OK && trainer_has_files(t))
         status = checkpoint_lock(t->p->out, &t->lock);
     if (status == COMET_OK)
         status = create_model(t);

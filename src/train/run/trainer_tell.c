@@ -40,12 +40,15 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .wait_seconds = loader.wait_seconds,
         .eval_seconds = kind == COMET_EVENT_EPOCH ? t->eval_seconds : 0,
         .wait_share = t->train_seconds > 0 ? fmin(loader.wait_seconds / t->train_seconds, 1) : 0,
-        .n_skipped = loader.n_skipped,
+        .n_skipped = loader.n_skipped + t->n_skipped_elsewhere,
         .n_test_skipped = t->n_test_skipped,
         .start_loss = t->state.watch.start,
         .lowest_loss = t->state.watch.lowest,
         .data_bytes = t->queue_bytes + dataset_bytes_together(t->p->train_data, t->p->test_data, true),
         .peak_rss_bytes = comet_peak_rss(),
+        .n_ranks = rank_count(t),
+        .rank_waited = t->rank_waited,
+        .rank_peaks = t->rank_peaks,
     };
 }
 
@@ -74,11 +77,12 @@ void trainer_note(const trainer *t, const char *format, ...)
 void trainer_note_skipped(trainer *t)
 {
     const comet_loader_stats stats = trainer_loaded(t);
-    if (stats.n_skipped == t->n_skipped_told)
+    const uint64_t n = stats.n_skipped + t->n_skipped_elsewhere;
+    if (n == t->n_skipped_told)
         return;
-    trainer_note(t, "%" PRIu64 " broken image%s skipped so far; the first: %s", stats.n_skipped,
-                 stats.n_skipped == 1 ? "" : "s", stats.first_skipped);
-    t->n_skipped_told = stats.n_skipped;
+    trainer_note(t, "%" PRIu64 " broken image%s skipped so far; the first: %s", n, n == 1 ? "" : "s",
+                 stats.n_skipped > 0 ? stats.first_skipped : "that of another rank");
+    t->n_skipped_told = n;
 }
 
 /* ---- checkpoints ---- */
@@ -97,10 +101,8 @@ static void tell_checkpoint(const trainer *t, comet_status status, const char *n
 
 /* A checkpoint that cannot be written is told, and training goes on: the one before is intact. Scores of an evaluation are
  * added to the checkpoint of the same step, so that the previous file stays that of an earlier one. */
-void trainer_save(trainer *t)
+static void save(trainer *t)
 {
-    if (!t->p->out)
-        return;
     t->state.seconds = t->seconds_before + comet_seconds() - t->began;
     t->state.log = t->p->log;
     const comet_status status = is_saved(t) ? checkpoint_save_again(t->p->out, t->model, &t->state, &t->data)
@@ -112,16 +114,41 @@ void trainer_save(trainer *t)
     tell_checkpoint(t, status, "last.safetensors");
 }
 
-void trainer_save_unless_saved(trainer *t)
+static void save_unless_saved(trainer *t)
 {
     if (!is_saved(t))
-        trainer_save(t);
+        save(t);
 }
 
-void trainer_save_best(const trainer *t)
+static void save_best(trainer *t)
 {
-    if (t->p->out)
-        tell_checkpoint(t, checkpoint_save_best(t->p->out, t->model, &t->state, &t->data), "best.safetensors");
+    tell_checkpoint(t, checkpoint_save_best(t->p->out, t->model, &t->state, &t->data), "best.safetensors");
+}
+
+/* Where this process has files it writes; else it lends others what they need for that. */
+static comet_status with_state(trainer *t, void write(trainer *t))
+{
+    if (!t->p->out)
+        return COMET_OK;
+    if (trainer_has_files(t))
+        write(t);
+    const comet_status status = trainer_lend_state(t);
+    return status == COMET_OK ? trainer_return_state(t) : status;
+}
+
+comet_status trainer_save(trainer *t)
+{
+    return with_state(t, save);
+}
+
+comet_status trainer_save_unless_saved(trainer *t)
+{
+    return with_state(t, save_unless_saved);
+}
+
+comet_status trainer_save_best(trainer *t)
+{
+    return with_state(t, save_best);
 }
 
 void trainer_look_for_early_stop(trainer *t)

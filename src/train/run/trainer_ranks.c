@@ -1,0 +1,138 @@
+/*
+ * A run on several ranks: what they agree on between steps. Rank 0 writes checkpoints and reads them; the others take its state
+ * over at the start, and hand it their parts of the optimiser's state where that is shared out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/status.h"
+#include "base/threads.h"
+#include "train/assess/state.h"
+#include "train/graph/ranks.h"
+#include "train/run/trainer_private.h"
+#include "train/update/shards.h"
+
+comet_status trainer_ranks_begin(trainer *t)
+{
+    const comet_ranks *r = t->p->model.ranks;
+    t->ranks = r && r->n_ranks > 1 ? r : NULL;
+    if (!t->ranks)
+        return COMET_OK;
+    t->votes = calloc(2 + r->n_ranks, sizeof *t->votes);
+    t->rank_waited = calloc(r->n_ranks, sizeof *t->rank_waited);
+    t->rank_peaks = calloc(r->n_ranks, sizeof *t->rank_peaks);
+    if (!t->votes || !t->rank_waited || !t->rank_peaks)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate figures of %u ranks", r->n_ranks);
+    return COMET_OK;
+}
+
+void trainer_ranks_end(trainer *t)
+{
+    free(t->votes);
+    free(t->rank_waited);
+    free(t->rank_peaks);
+}
+
+/* ---- agreement ---- */
+
+comet_status trainer_agree(trainer *t)
+{
+    const comet_ranks *r = t->ranks;
+    comet_ranks_figures figures = {.size = sizeof figures};
+    if (!r)
+        return COMET_OK;
+    TRY(r->describe(r->self, &figures));
+    memset(t->votes, 0, (1 + r->n_ranks) * sizeof *t->votes);
+    t->votes[0] = t->p->stop && *t->p->stop;
+    t->votes[1 + r->rank] = figures.seconds_waited;
+    TRY(r->sum(r->self, t->votes, 1 + r->n_ranks));
+    t->stop_agreed |= t->votes[0] > 0;
+    memcpy(t->rank_waited, t->votes + 1, r->n_ranks * sizeof *t->rank_waited);
+    return COMET_OK;
+}
+
+comet_status trainer_collect(trainer *t)
+{
+    const comet_ranks *r = t->ranks;
+    if (!r)
+        return COMET_OK;
+    const double here = (double)trainer_loaded(t).n_skipped;
+    memset(t->votes, 0, (1 + r->n_ranks) * sizeof *t->votes);
+    t->votes[0] = here;
+    t->votes[1 + r->rank] = (double)comet_peak_rss();
+    TRY(r->sum(r->self, t->votes, 1 + r->n_ranks));
+    t->n_skipped_elsewhere = (uint64_t)(t->votes[0] - here);
+    for (uint32_t i = 0; i < r->n_ranks; i++)
+        t->rank_peaks[i] = (uint64_t)t->votes[1 + i];
+    return COMET_OK;
+}
+
+/* ---- the state ---- */
+
+static comet_status broadcast_block(const trainer *t, float *block, uint64_t n)
+{
+    return block && n > 0 ? t->ranks->broadcast(t->ranks->self, block, n * sizeof *block) : COMET_OK;
+}
+
+static comet_status broadcast_bounds(const trainer *t)
+{
+    const size_t n = model_state_n(t->model);
+    double *numbers = calloc(n + 1, sizeof *numbers);
+    if (!numbers)
+        return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate %zu numbers of bounds", n);
+    model_state_export(t->model, numbers);
+    comet_status status = n > 0 ? t->ranks->broadcast(t->ranks->self, numbers, n * sizeof *numbers) : COMET_OK;
+    if (status == COMET_OK && n > 0 && t->ranks->rank > 0)
+        status = model_state_import(t->model, numbers, n);
+    free(numbers);
+    return status;
+}
+
+static comet_status broadcast_model(const trainer *t)
+{
+    const comet_model *m = t->model;
+    TRY(broadcast_block(t, m->weights, m->n_learnt + m->n_frozen));
+    TRY(broadcast_block(t, m->statistics, m->n_statistics));
+    if (!m->move_state) {
+        TRY(broadcast_block(t, m->momentum, m->n_state));
+        TRY(broadcast_block(t, m->second_moment, m->n_state));
+    }
+    return broadcast_bounds(t);
+}
+
+comet_status trainer_take_over(trainer *t)
+{
+    struct {
+        checkpoint_state state;
+        uint64_t saved_step;
+        bool saved;
+    } run = {t->state, t->saved_step, t->saved};
+    if (!t->ranks)
+        return COMET_OK;
+    TRY(t->ranks->broadcast(t->ranks->self, &run, sizeof run));
+    if (t->ranks->rank > 0) {
+        t->state = run.state;
+        t->state.log = NULL;
+        t->saved_step = run.saved_step;
+        t->saved = run.saved;
+    }
+    return broadcast_model(t);
+}
+
+/* ---- files ---- */
+
+bool trainer_has_files(const trainer *t)
+{
+    return t->p->out && !(t->ranks && t->ranks->rank > 0);
+}
+
+comet_status trainer_lend_state(const trainer *t)
+{
+    return t->ranks && t->ranks->rank > 0 ? shards_serve(t->model) : COMET_OK;
+}
+
+comet_status trainer_return_state(const trainer *t)
+{
+    return t->ranks && t->ranks->rank == 0 ? shards_release(t->model) : COMET_OK;
+}
