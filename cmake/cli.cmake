@@ -39,7 +39,8 @@ add_custom_target(report_assets DEPENDS "${PROJECT_BINARY_DIR}/cli/report_assets
 add_dependencies(comet report_assets)
 target_sources(comet PRIVATE "${PROJECT_BINARY_DIR}/cli/report_assets.h")
 target_include_directories(comet PRIVATE "${PROJECT_BINARY_DIR}/cli")
-target_link_libraries(comet PRIVATE $<TARGET_NAME_IF_EXISTS:comet_train_static> comet::codec_static PkgConfig::CJSON Threads::Threads m)
+target_link_libraries(comet PRIVATE $<TARGET_NAME_IF_EXISTS:comet_train_static> comet_dist comet::codec_static PkgConfig::CJSON
+                                    Threads::Threads m)
 if(TARGET comet_train_static)
     target_compile_definitions(comet PRIVATE COMET_HAVE_TRAIN=1)
 else()

@@ -8,7 +8,7 @@ set(shared_libraries LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT run
 install(TARGETS comet_codec comet_codec_static EXPORT comet_targets ${shared_libraries}
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT dev)
 set(headers_of_train)
-foreach(name net data model weights predict budget train)
+foreach(name ranks net data model weights predict budget train)
     list(APPEND headers_of_train PATTERN "${name}.h" EXCLUDE)
 endforeach()
 if(TARGET comet_train)
@@ -16,7 +16,7 @@ if(TARGET comet_train)
     install(TARGETS comet_train EXPORT comet_targets ${shared_libraries})
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/comet" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev
-        FILES_MATCHING PATTERN "*.h" ${headers_of_train})
+        FILES_MATCHING PATTERN "*.h" PATTERN "dist.h" EXCLUDE ${headers_of_train}) # dist.h is the program's
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 install(EXPORT comet_targets NAMESPACE comet:: FILE comet-targets.cmake DESTINATION "${package_dir}" COMPONENT dev)
