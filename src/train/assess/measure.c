@@ -251,7 +251,7 @@ static norm_harm folded_harm(const comet_model *m, const op *o, double nonzero, 
             squares += (double)weights[c * f->in + i] * (double)weights[c * f->in + i];
         const double variance = squares * nonzero * r * r;
         harm.scale += centred_squares * variance;
-        harm.passed += (f->count * g_s * g_s + g * g * centred_squares / f->count) * variance;
+        harm.passed += (f->count * g_s * g_s + g * g * centred_squares / (f->count * norm_ranks(m))) * variance;
         harm.energy += g * g * centred_squares - f->count * g_s * g_s;
         *centred += g * g * centred_squares;
     }

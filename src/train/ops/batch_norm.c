@@ -3,6 +3,10 @@
  * goes tile by tile of the store, so that coded tensors need not be whole in memory: forward normalises in place while it
  * codes; backward decodes every tile for each pass, or once where there is room for all of them.
  *
+ * Where ranks share their statistics, sums over a rank's images become sums over all ranks' images before a mean is taken of
+ * them. Only the gradients of scale and shift stay sums over the rank's own images, as gradients of all parameters do until
+ * ranks exchange them.
+ *
  * A batch norm whose scale and shift are frozen is a fixed function: it normalises with the running statistics, in training
  * too, and these do not move. Its backward multiplies by scale / sd, which needs nothing of forward, so that it stores nothing
  * but the sign mask of a fused relu, as other layers do.
@@ -38,6 +42,7 @@ enum {
 };
 
 #define DEFERRED_PIECE 2048 /* elements: they and their addends stay in the first-level cache */
+enum { NORM_MEANS = 3 };    /* the first of the NORM_SUMS, those of which backward takes means */
 #define GAMMA_FLOOR 0.1     /* of the root mean square of gamma: channels with a smaller gamma are stored at that scale */
 
 /* A batch norm while it runs, in memory of its own within the arena. */
@@ -54,6 +59,7 @@ typedef struct norm_run {
     float *rooms;   /* a tile for each worker */
     float *whole;   /* norm_whole, or NULL */
     double *folded; /* NORM_SUMS by channel */
+    double *all;    /* NORM_MEANS by channel, of all ranks whose statistics are used; `folded` where that is one */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
     norm_gradient_coefficients gradient;
@@ -82,6 +88,11 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+static uint64_t all_sums_bytes(const comet_model *m, const norm_shape *s)
+{
+    return norm_ranks(m) > 1 ? rounded(NORM_MEANS * s->channels * sizeof(double)) : 0;
+}
+
 /* What begin_run lays out. */
 static uint64_t run_bytes(const comet_model *m, const op *o)
 {
@@ -89,7 +100,7 @@ static uint64_t run_bytes(const comet_model *m, const op *o)
     uint64_t n_tiles, tile;
     tiles_of(o, &n_tiles, &tile);
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
-           rounded(NORM_SUMS * s->channels * sizeof(double)) +
+           rounded(NORM_SUMS * s->channels * sizeof(double)) + all_sums_bytes(m, s) +
            rounded(n_tiles * norm_segments(s, tile) * NORM_SUMS * s->width * sizeof(double)) +
            m->params.n_threads * rounded(tile * sizeof(float));
 }
@@ -127,6 +138,7 @@ static void begin_run(norm_run *r, comet_model *m, const op *o, void *scratch)
     carve(&at, N_COEFFICIENTS * norm_lanes(r->s) * sizeof(float));
     r->channel = carve(&at, r->s->channels * sizeof(float));
     r->folded = carve(&at, NORM_SUMS * r->s->channels * sizeof(double));
+    r->all = norm_ranks(m) > 1 ? carve(&at, all_sums_bytes(m, r->s)) : r->folded;
     r->sums = carve(&at, r->n_tiles * r->segments * NORM_SUMS * r->s->width * sizeof(double));
     r->rooms = carve(&at, 0);
     r->whole = arena_at(&m->arena, o->own.whole);
@@ -267,7 +279,7 @@ static comet_status moments_tile(norm_run *r, uint64_t tile, size_t worker, uint
     return COMET_OK;
 }
 
-/* Elements of a channel in the batch. */
+/* Elements of a channel in this rank's batch. */
 static double count_of(const norm_run *r)
 {
     uint64_t dims[5] = {1, 1, 1, 1};
@@ -275,14 +287,22 @@ static double count_of(const norm_run *r)
     return (double)dims[0] * (n_dims == 4 ? (double)(dims[2] * dims[3]) : 1);
 }
 
-/* Differences from the running mean, which is close, are summed, so that no precision is lost where the mean is large. */
+/* Those that means are taken of. */
+static double count_of_all(const norm_run *r)
+{
+    return count_of(r) * norm_ranks(r->m);
+}
+
+/* Differences from the running mean, which is close and the same on all ranks, are summed, so that no precision is lost where
+ * the mean is large. */
 static comet_status batch_statistics(norm_run *r, float *mean, float *variance)
 {
     const float *near = statistic(r->m, r->norm->mean);
-    const double count = count_of(r);
+    const double count = count_of_all(r);
     norm_spread(r->s, near, r->lanes[MEAN]);
     TRY(for_tiles(r, moments_tile));
     fold_tiles(r);
+    TRY(sum_over_norm_ranks(r->m, r->folded, 2 * r->s->channels));
     for (uint64_t c = 0; c < r->s->channels; c++) {
         const double shifted = r->folded[c] / count, square = r->folded[r->s->channels + c] / count;
         mean[c] = (float)((double)near[c] + shifted);
@@ -298,7 +318,7 @@ static void move_statistics(const norm_run *r)
 {
     const comet_model *m = r->m;
     const batch_norm *b = r->norm;
-    const double n = count_of(r), unbiased = n > 1 ? n / (n - 1) : 1, share = r->o->layer->momentum;
+    const double n = count_of_all(r), unbiased = n > 1 ? n / (n - 1) : 1, share = r->o->layer->momentum;
     float *mean = statistic(m, b->mean), *variance = statistic(m, b->variance);
     const float *batch_mean = m->statistics + b->batch_mean, *batch_variance = m->statistics + b->batch_variance;
     for (uint64_t c = 0; c < r->s->channels; c++) {
@@ -430,26 +450,29 @@ static comet_status sum_gradients(norm_run *r)
 {
     TRY(for_tiles(r, sums_tile));
     fold_tiles(r);
-    return COMET_OK;
+    if (r->all == r->folded)
+        return COMET_OK;
+    memcpy(r->all, r->folded, NORM_MEANS * r->s->channels * sizeof *r->all);
+    return sum_over_norm_ranks(r->m, r->all, NORM_MEANS * r->s->channels);
 }
 
-/* What an error in the stored tensor does, see docs/theory.md; the sums are in `folded`. */
+/* What an error in this rank's stored tensor does, see docs/theory.md. Summed over ranks that is what errors of all do. */
 static void observe(const norm_run *r)
 {
     const comet_model *m = r->m;
     const uint64_t channels = r->s->channels;
-    const double count = count_of(r);
+    const double count = count_of(r), count_all = count_of_all(r);
     const float *mean = m->statistics + r->norm->batch_mean, *variance = m->statistics + r->norm->batch_variance;
     const float floor = gamma_floor(r, learnt(m, m->weights, r->o->weight));
     norm_harm harm = {0};
     for (uint64_t c = 0; c < channels; c++) {
         const channel_norm n = channel_of(r, c, mean, variance, floor);
         const double squares = r->folded[3 * channels + c], g2 = (double)n.code_gamma * (double)n.code_gamma;
-        const double k = (double)n.gamma * (double)n.inverse, average = r->folded[c] / count;
-        const float s = (float)(r->folded[channels + c] / count); /* in float: bounds depend on these bits */
+        const double k = (double)n.gamma * (double)n.inverse, average = r->all[c] / count_all;
+        const float s = (float)(r->all[channels + c] / count_all); /* in float: bounds depend on these bits */
         const double s2 = (double)s * (double)s;
         harm.scale += squares / g2;
-        harm.passed += k * k * (count * s2 + squares / count) / g2;
+        harm.passed += k * k * (count * s2 + squares / count_all) / g2;
         harm.cut += k * k * count * s2 / g2;
         harm.energy += k * k * (squares - count * (average * average + s2));
     }
@@ -464,15 +487,13 @@ static void set_gradient(const norm_run *r)
 {
     const comet_model *m = r->m;
     const uint64_t channels = r->s->channels;
-    const double count = count_of(r);
+    const double count = count_of_all(r);
     for (int kind = GAIN; kind <= OFFSET; kind++) {
         for (uint64_t c = 0; c < channels; c++) {
             const double gamma = (double)learnt(m, m->weights, r->o->weight)[c];
-            const double gain = gamma * inverse_deviation(m, r->o, c), s = r->folded[channels + c] / count;
-            const double mean = r->lossy ? r->folded[2 * channels + c] / count : 0; /* of xhat */
-            r->channel[c] = (float)(kind == GAIN     ? gain
-                                    : kind == OFFSET ? gain * (s * mean - r->folded[c] / count)
-                                                     : -gain * s);
+            const double gain = gamma * inverse_deviation(m, r->o, c), s = r->all[channels + c] / count;
+            const double mean = r->lossy ? r->all[2 * channels + c] / count : 0; /* of xhat */
+            r->channel[c] = (float)(kind == GAIN ? gain : kind == OFFSET ? gain * (s * mean - r->all[c] / count) : -gain * s);
         }
         norm_spread(r->s, r->channel, r->lanes[kind]);
     }

@@ -16,6 +16,11 @@
  * docs/performance.md. */
 #define MOST_PRODUCTS 40
 
+/* What the coefficients of a channel are computed from. */
+typedef struct folded_sums {
+    double product, input, diff; /* rows of W times rows of Q; W S; D */
+} folded_sums;
+
 /* ---- which ---- */
 
 static uint32_t count_reading_ops(const comet_model *m, uint32_t v)
@@ -159,6 +164,7 @@ static uint64_t block_floats(const comet_model *m, const op *o, folded_block blo
     case FOLDED_DIFF_SUMS: return padded_floats(4 * f->out);
     case FOLDED_INPUT_SUMS: return padded_floats(4 * f->in);
     case FOLDED_PART_SUMS: return padded_floats(4 * max_u64(f->in, f->out));
+    case FOLDED_ALL_SUMS: return norm_ranks(m) > 1 ? padded_floats(f->out * sizeof(folded_sums) / sizeof(float)) : 0;
     case FOLDED_SCRATCH: return padded_floats(sums_scratch_bytes(m, o) / sizeof(float));
     default: return padded_floats(f->out);
     }
@@ -284,6 +290,35 @@ static comet_status move_to_plain(comet_model *m, const op *o)
 
 /* ---- gradients ---- */
 
+/* Summed over this rank's positions. */
+static folded_sums own_sums(const comet_model *m, const op *o, uint64_t c)
+{
+    const uint64_t in = folded_of(o)->in;
+    const double *inputs = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
+    const float *weights = folded_at(m, o, FOLDED_WEIGHTS) + c * in, *products = folded_at(m, o, FOLDED_PRODUCTS) + c * in;
+    folded_sums s = {.diff = folded_sums_at(m, o, FOLDED_DIFF_SUMS)[c]};
+    for (uint64_t i = 0; i < in; i++) {
+        s.product += (double)weights[i] * (double)products[i];
+        s.input += (double)weights[i] * inputs[i];
+    }
+    return s;
+}
+
+static folded_sums *all_sums_at(const comet_model *m, const op *o)
+{
+    return (folded_sums *)(void *)folded_at(m, o, FOLDED_ALL_SUMS);
+}
+
+static comet_status sum_over_ranks(const comet_model *m, const op *o)
+{
+    folded_sums *all = all_sums_at(m, o);
+    if (norm_ranks(m) == 1)
+        return COMET_OK;
+    for (uint64_t c = 0; c < folded_of(o)->out; c++)
+        all[c] = own_sums(m, o, c);
+    return sum_over_norm_ranks(m, &all->product, folded_of(o)->out * sizeof *all / sizeof(double));
+}
+
 /* Computes the gradients of scale and shift, and from them the coefficients of the other gradients, by channel. The mean is
  * that of what is stored, not the one of forward: errors after a relu have a mean, which must cancel. */
 static void find_coefficients(comet_model *m, const op *o)
@@ -291,28 +326,21 @@ static void find_coefficients(comet_model *m, const op *o)
     const folded *f = folded_of(o);
     const op *norm = &m->ops[o->folds];
     const bool adds = m->n_accumulated > 0;
-    const double *diff_sums = folded_sums_at(m, o, FOLDED_DIFF_SUMS), *inputs = folded_sums_at(m, o, FOLDED_INPUT_SUMS);
-    const float *weights = folded_at(m, o, FOLDED_WEIGHTS), *products = folded_at(m, o, FOLDED_PRODUCTS);
+    const double count = f->count * norm_ranks(m);
     float *gain = folded_at(m, o, FOLDED_GAIN), *slope = folded_at(m, o, FOLDED_SLOPE);
     float *shift = folded_at(m, o, FOLDED_SHIFT), *mean_diff = folded_at(m, o, FOLDED_MEAN);
     float *d_gamma = gradient_at(m, norm, norm->weight), *d_beta = gradient_at(m, norm, norm->bias);
     for (uint64_t c = 0; c < f->out; c++) {
-        double product = 0, mean = 0;
-        for (uint64_t i = 0; i < f->in; i++) {
-            product += (double)weights[c * f->in + i] * (double)products[c * f->in + i];
-            mean += (double)weights[c * f->in + i] * inputs[i];
-        }
-        mean /= f->count;
-        const double sum = diff_sums[c];
-        const double r = inverse_deviation(m, norm, c);
-        const double g = (double)learnt(m, m->weights, norm->weight)[c] * r, of_scale = r * (product - mean * sum);
-        const double q = g * r * of_scale / f->count;
+        const folded_sums own = own_sums(m, o, c), all = norm_ranks(m) > 1 ? all_sums_at(m, o)[c] : own;
+        const double mean = all.input / count, r = inverse_deviation(m, norm, c);
+        const double g = (double)learnt(m, m->weights, norm->weight)[c] * r;
+        const double q = g * r * (r * (all.product - mean * all.diff)) / count;
         gain[c] = (float)g;
         slope[c] = (float)q;
-        shift[c] = (float)(q * mean - g * sum / f->count);
-        mean_diff[c] = (float)(sum / f->count);
-        d_gamma[c] = (float)of_scale + (adds ? d_gamma[c] : 0);
-        d_beta[c] = (float)sum + (adds ? d_beta[c] : 0);
+        shift[c] = (float)(q * mean - g * all.diff / count);
+        mean_diff[c] = (float)(all.diff / count);
+        d_gamma[c] = (float)(r * (own.product - mean * own.diff)) + (adds ? d_gamma[c] : 0);
+        d_beta[c] = (float)own.diff + (adds ? d_beta[c] : 0);
     }
 }
 
@@ -379,6 +407,7 @@ static comet_status folded_backward(comet_model *m, op *o)
 {
     TRY(add_up(m, o));
     TRY(move_to_plain(m, o));
+    TRY(sum_over_ranks(m, o));
     find_coefficients(m, o);
     TRY(find_weights_gradient(m, o));
     TRY(tell_folded_done(m, o));

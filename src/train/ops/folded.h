@@ -17,6 +17,9 @@
  * at most half as many channels in as out, and where that is not much beside passes over out channels. Passes over tensors of
  * dy's size are saved as well, and their memory. If a is stored with errors e, the sums are those that a batch norm would get
  * from z with errors W e: docs/theory.md.
+ *
+ * Where ranks share statistics, what mean, s and D / n are computed from (W S, rows of W times rows of Q, D) is summed over all
+ * ranks first. Gradients of parameters stay sums over this rank's positions.
  */
 #ifndef COMET_TRAIN_OPS_FOLDED_H
 #define COMET_TRAIN_OPS_FOLDED_H
@@ -26,7 +29,7 @@
 struct folded {
     uint32_t summed_by;       /* op whose mask_sums are those of dy, NONE: there is none */
     uint64_t in, out;         /* channels */
-    double count;             /* positions */
+    double count;             /* positions, of this rank */
     norm_shape input;         /* how a lies */
     kernel *gram;             /* A */
     kernel *add_input;        /* adds the product with a, and W^T k */
@@ -54,6 +57,7 @@ typedef enum folded_block {
     FOLDED_DIFF_SUMS,  /* double: D, then sums of dy^2 */
     FOLDED_INPUT_SUMS, /* double: S, then sums of a^2 */
     FOLDED_PART_SUMS,  /* the same from a part of the batch, or from a sample */
+    FOLDED_ALL_SUMS,   /* struct folded_sums by channel, of all ranks whose statistics are used, where they are several */
     FOLDED_SCRATCH,    /* of channel_sums */
     N_FOLDED_BLOCKS
 } folded_block;

@@ -117,6 +117,18 @@ typedef struct deferred_norm {
 deferred_norm deferred_norm_of(comet_model *m, const op *o);
 const float *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker);
 
+/* The ranks whose images' statistics batch norms use. */
+static inline uint32_t norm_ranks(const comet_model *m)
+{
+    return m->params.sync_batch_norm ? model_ranks(m) : 1;
+}
+
+/* Adds up sums over these ranks. Whether a batch norm calls it, and with how many, must not depend on the rank. */
+static inline comet_status sum_over_norm_ranks(const comet_model *m, double *sums, uint64_t n)
+{
+    return norm_ranks(m) > 1 ? m->params.ranks->sum(m->params.ranks->self, sums, n) : COMET_OK;
+}
+
 /* 1 / standard deviation of a channel in the batch, as batch norm `o` has it in backward. */
 static inline double inverse_deviation(const comet_model *m, const op *o, uint64_t channel)
 {
