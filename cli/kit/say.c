@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/size_text.h"
 #include "kit/progress.h"
@@ -14,6 +15,7 @@
 
 static const char *current_verb;
 static bool quiet;
+static char follower[64]; /* its name; "": this process speaks for itself */
 
 static void begin_line(void)
 {
@@ -22,6 +24,8 @@ static void begin_line(void)
     if (current_verb)
         fputs(current_verb, stderr);
     fputs(": ", stderr);
+    if (follower[0] != '\0')
+        fprintf(stderr, "%s: ", follower);
 }
 
 /* The rest of the line. File names and the like may be anywhere in it, so all of it is made printable. */
@@ -51,6 +55,20 @@ void say_set_quiet(void)
 {
     quiet = true;
     progress_disable();
+}
+
+void say_set_follower(const char *name)
+{
+    snprintf(follower, sizeof follower, "%s", name);
+    say_set_quiet();
+}
+
+/* The process that says the same has time to end both. */
+static void let_speak(void)
+{
+    const struct timespec moment = {.tv_nsec = 500000000};
+    if (follower[0] != '\0')
+        nanosleep(&moment, NULL);
 }
 
 void say_hide_stdout(void)
@@ -87,6 +105,7 @@ void complain(const char *format, ...)
 cli_exit fail(cli_exit code, const char *format, ...)
 {
     va_list arguments;
+    let_speak();
     va_start(arguments, format);
     begin_line();
     end_line(format, arguments);

@@ -40,6 +40,10 @@ void say_set_verb(const char *verb);
 void say_set_quiet(void);
 bool say_is_quiet(void);
 
+/* This process does what another does that says the same: nothing is said but failures, and these only after a moment, in which
+ * the other ends both where it fails alike. They begin with `name`. */
+void say_set_follower(const char *name);
+
 /* Where errors alone are wanted: what is printed on stdout to be followed on a terminal is not printed. */
 void say_hide_stdout(void);
 

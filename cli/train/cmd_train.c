@@ -17,6 +17,7 @@
 #include "train/figures.h"
 #include "train/run_config.h"
 #include "train/train_budget.h"
+#include "train/train_ranks.h"
 #include "train/train_report.h"
 #include "train/train_setup.h"
 #include "train/train_threads.h"
@@ -37,6 +38,7 @@ typedef struct train_args {
     convolutions_arg convolutions;
     budget_args budget;
     groups_args groups;
+    ranks_args ranks;
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads, queue;
     comet_optimiser_kind optimiser;
     comet_schedule_kind schedule;
@@ -133,6 +135,10 @@ static const option options[] = {
     {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
      "3 x 3 ones: rule (Winograd by shape), timed (a trial chooses) or direct (default rule)"},
+    OPTION_SYNC_BN(train_args),
+    OPTION_SHARD(train_args),
+    OPTION_WIRE(train_args),
+    OPTION_REDUCE(train_args),
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
      "keep tensors that backward could compute again: faster without compression, more memory"},
 };
@@ -140,6 +146,7 @@ static const option options[] = {
 typedef struct session {
     comet_net *net;
     comet_dataset *train, *test;
+    train_ranks ranks;
 } session;
 
 /* ---- signals ---- */
@@ -177,9 +184,8 @@ static const char *text_or_null(const char *text)
     return text[0] != '\0' ? text : NULL;
 }
 
-static void fill_model(const train_args *args, const comet_net *net, comet_model_params *model)
+static void fill_model(const train_args *args, comet_model_params *model)
 {
-    model->batch = args->budget.batch.value > 0 ? (uint32_t)args->budget.batch.value : usual_batch(net);
     model->seed = args->seed;
     model->label_smoothing = (float)args->smoothing;
     model->convolutions = args->convolutions.value;
@@ -197,6 +203,8 @@ static void fill_model(const train_args *args, const comet_net *net, comet_model
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
     /* A step that may fail half way, on a full disk, must leave the weights unchanged. */
     model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
+    model->sync_batch_norm = args->ranks.sync_batch_norm;
+    model->shard_optimiser = args->ranks.shard_optimiser;
 }
 
 static void fill_params(const train_args *args, const session *s, comet_train_params *p)
@@ -205,7 +213,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->net = s->net;
     p->train_data = s->train;
     p->test_data = s->test;
-    fill_model(args, s->net, &p->model);
+    fill_model(args, &p->model);
     comet_schedule_init(&p->schedule, args->schedule, 0); /* its rate needs the batch: settle_schedule */
     p->epochs = (uint32_t)args->epochs;
     p->max_steps = args->max_steps;
@@ -217,7 +225,8 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->resume = args->resume;
     p->save_steps = args->save_steps;
     p->patience = (uint32_t)args->patience;
-    p->dump = args->dump;
+    p->model.ranks = s->ranks.together ? &s->ranks.table : NULL;
+    p->dump = ranks_is_first(&s->ranks) ? args->dump : NULL;
     p->dump_step = args->dump_step;
     p->event = train_report_event;
     p->stop = &stop_signal;
@@ -240,6 +249,13 @@ static cli_exit check_args(const train_args *args)
     if (args->dump_step > 0 && !args->dump)
         return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
     return compression_check(&args->compression);
+}
+
+/* Of all ranks together: what is asked for, that of the run that goes on, or what suits the images. */
+static cli_exit share_batch(const train_args *args, const session *s, uint64_t earlier, uint32_t *share)
+{
+    const uint64_t asked = args->budget.batch.value > 0 ? args->budget.batch.value : earlier;
+    return ranks_share_batch(&s->ranks, asked > 0 ? asked : usual_batch(s->net), asked > 0, share);
 }
 
 /* Makes the folder; files of another step are not mixed with this one's. */
@@ -301,8 +317,9 @@ static run_settings settings_of_run(const train_args *args)
     return s;
 }
 
-/* Chooses batch and compression by the memory. A resumed run keeps its batch, whatever memory there is now. */
-static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_train_params *p, train_report *report)
+/* Chooses batch and compression by the memory, each rank by its own, and all take the least. A resumed run keeps its batch,
+ * whatever memory there is now. */
+static cli_exit settle_budget(const train_args *args, uint64_t earlier, session *s, comet_train_params *p, train_report *report)
 {
     budget_args budget = args->budget;
     char text[COMET_BUDGET_TEXT_BYTES];
@@ -310,21 +327,29 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, comet_tr
         return CLI_OK;
     if (earlier > 0 && budget.batch.value == 0)
         budget.batch.automatic = false;
-    budget.batch_is_kept = earlier > 0 && p->model.batch == earlier;
+    budget.batch_is_kept = earlier > 0 && p->model.batch == earlier / ranks_count(&s->ranks);
+    const char *spill = p->model.compression.spill_folder;
     const cli_exit code = budget_settle(&budget, p, text);
-    if (code == CLI_OK)
-        train_report_note(report, text);
-    return code;
+    if (code != CLI_OK)
+        return code;
+    train_report_note(report, text);
+    return ranks_least_batch(&s->ranks, &p->model, spill);
 }
 
 /* ---- the rate ---- */
+
+/* Of all ranks. */
+static uint64_t images_per_batch(const comet_train_params *p)
+{
+    return (uint64_t)p->model.batch * (p->model.ranks ? p->model.ranks->n_ranks : 1);
+}
 
 /* Epochs of the run; not a whole number where --max-steps ends it inside one. */
 static double epochs_of(const train_args *args, const comet_train_params *p)
 {
     const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
-    const uint64_t steps = n_images / p->model.batch / accumulate; /* an epoch; 0 is refused later */
+    const uint64_t steps = n_images / images_per_batch(p) / accumulate; /* an epoch; 0 is refused later */
     const double all = (double)args->epochs;
     return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
 }
@@ -341,7 +366,7 @@ static double warmup_of(const train_args *args, const run_settings *earlier, con
 
 static uint64_t images_per_update(const comet_train_params *p)
 {
-    return (uint64_t)p->model.batch * (p->model.accumulate > 1 ? p->model.accumulate : 1);
+    return images_per_batch(p) * (p->model.accumulate > 1 ? p->model.accumulate : 1);
 }
 
 static void note_default_rate(const comet_train_params *p, uint64_t n_steps, train_report *report)
@@ -456,6 +481,7 @@ static const char *absolute_path(const char *path, char absolute[LOG_PATH_BYTES]
 
 static cli_exit train(const train_args *args, bool finds_rate, const comet_train_params *params, train_report *report)
 {
+    const bool reports = !params->model.ranks || params->model.ranks->rank == 0;
     comet_train_params own = *params, *p = &own;
     comet_train_result result = {.size = sizeof result};
     char weights[4096], log_path[LOG_PATH_BYTES];
@@ -467,12 +493,12 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
         p->weights = weights;
     }
     run_config config = {.params = p, .report = report};
-    p->event = run_config_event;
+    p->event = reports ? run_config_event : NULL;
     p->user = &config;
     catch_signals();
     if (finds_rate) {
         const cli_exit code = find_rate(args, p, report);
-        if (code != CLI_OK || stop_signal)
+        if (code != CLI_OK || (stop_signal && !p->model.ranks)) /* others cannot know of the signal yet */
             return code != CLI_OK ? code : stopped_early();
     }
     report->log.params = p;
@@ -499,7 +525,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
         !args->out       ? "nothing was saved: --out was not given"
         : result.unsaved ? "its checkpoint was not written"
                          : "--resume continues from there");
-    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+    return (cli_exit)(SIGNAL_EXIT + (stop_signal ? stop_signal : SIGTERM)); /* none here: another rank had it */
 }
 
 /* Texts that a run has from its checkpoint; for comet_text_free. */
@@ -514,24 +540,36 @@ static void free_kept(kept_texts *kept)
     comet_text_free(kept->rates);
 }
 
-/* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
-static cli_exit keep_settings(const train_args *args, const run_settings *earlier, comet_train_params *p, kept_texts *kept)
+/* The texts of the run that goes on, which rank 0 reads. */
+static cli_exit read_kept(const train_args *args, const run_settings *earlier, session *s, const comet_train_params *p,
+                          kept_texts *kept)
 {
-    comet_status status = earlier->batch > 0 ? comet_checkpoint_groups(args->out, &kept->freeze, &kept->rates) : COMET_OK;
+    const bool reads = earlier->batch > 0 && ranks_is_first(&s->ranks);
+    comet_status status = reads ? comet_checkpoint_groups(args->out, &kept->freeze, &kept->rates) : COMET_OK;
+    if (status == COMET_OK && reads && p->model.convolutions == COMET_CONVOLUTIONS_TIMED)
+        status = comet_checkpoint_convolutions(args->out, p->net, &kept->choices);
     if (status != COMET_OK)
         return fail_status(status, NULL);
-    p->model.freeze = p->model.freeze ? p->model.freeze : kept->freeze;
-    p->model.rates = p->model.rates ? p->model.rates : kept->rates;
-    if (earlier->batch > 0 && args->budget.batch.value == 0)
-        p->model.batch = (uint32_t)earlier->batch; /* whatever memory there is now */
-    p->model.n_threads = threads_before(args->n_threads, earlier->n_threads);
+    cli_exit code = ranks_take_first_text(&s->ranks, &kept->freeze);
+    if (code == CLI_OK)
+        code = ranks_take_first_text(&s->ranks, &kept->rates);
+    return code == CLI_OK ? ranks_take_first_text(&s->ranks, &kept->choices) : code;
+}
+
+/* What the run had, unless the command line says otherwise; timed convolutions with its choices. */
+static cli_exit keep_settings(const train_args *args, const run_settings *earlier, session *s, comet_train_params *p,
+                              kept_texts *kept)
+{
     if (earlier->batch > 0 && !args->convolutions.given)
         p->model.convolutions = earlier->convolutions;
-    if (earlier->batch == 0 || p->model.convolutions != COMET_CONVOLUTIONS_TIMED)
-        return CLI_OK;
-    status = comet_checkpoint_convolutions(args->out, p->net, &kept->choices);
+    cli_exit code = read_kept(args, earlier, s, p, kept);
+    if (code == CLI_OK)
+        code = share_batch(args, s, earlier->batch, &p->model.batch);
+    p->model.freeze = p->model.freeze ? p->model.freeze : kept->freeze;
+    p->model.rates = p->model.rates ? p->model.rates : kept->rates;
     p->model.convolution_choices = kept->choices;
-    return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
+    p->model.n_threads = threads_before(args->n_threads, earlier->n_threads);
+    return code;
 }
 
 /* Layers that are frozen before they have learnt anything are seldom meant. */
@@ -541,20 +579,60 @@ static void note_random(const train_args *args, const run_settings *earlier, con
         train_report_note(report, "what is frozen keeps random weights: --weights FILE begins with trained ones");
 }
 
+/* Ranks of one machine share its cores out, and are busy themselves: there is nothing to try. */
+static void settle_threads(const train_args *args, const run_settings *earlier, const session *s, comet_train_params *p,
+                           train_report *report)
+{
+    if (!s->ranks.together)
+        threads_settle(args->n_threads, earlier->n_threads, p, report);
+    else if (args->n_threads == THREADS_AUTO)
+        p->model.n_threads = ranks_threads(&s->ranks);
+}
+
+static cli_exit settle_convolutions(session *s, comet_train_params *p, char **choices, train_report *report)
+{
+    char text[CONVOLUTIONS_TEXT_BYTES] = "";
+    cli_exit code = ranks_is_first(&s->ranks) ? convolutions_settle(p->net, &p->model, choices, text) : CLI_OK;
+    if (text[0] != '\0')
+        train_report_note(report, text);
+    if (code == CLI_OK)
+        code = ranks_take_first_text(&s->ranks, choices);
+    p->model.convolution_choices = *choices;
+    return code;
+}
+
 /* All that takes time to find out. */
-static cli_exit settle(const train_args *args, const run_settings *earlier, comet_train_params *p, char **choices,
+static cli_exit settle(const train_args *args, const run_settings *earlier, session *s, comet_train_params *p, char **choices,
                        train_report *report)
 {
-    char text[CONVOLUTIONS_TEXT_BYTES];
-    cli_exit code = settle_budget(args, earlier->batch, p, report);
+    const cli_exit code = settle_budget(args, earlier->batch, s, p, report);
     if (code != CLI_OK)
         return code;
     settle_schedule(args, earlier, p, report);
-    threads_settle(args->n_threads, earlier->n_threads, p, report);
-    code = convolutions_settle(p->net, &p->model, choices, text);
-    if (text[0] != '\0')
-        train_report_note(report, text);
-    return code;
+    settle_threads(args, earlier, s, p, report);
+    return settle_convolutions(s, p, choices, report);
+}
+
+/* Joins the other ranks and opens net and data. Rank 0 alone reads and writes files of the run. */
+static cli_exit begin(const train_args *args, session *s, train_log *log, run_settings *earlier)
+{
+    cli_exit code = check_args(args);
+    if (code == CLI_OK)
+        code = ranks_join(&s->ranks, &args->ranks);
+    const bool first = ranks_is_first(&s->ranks);
+    if (first)
+        *earlier = settings_of_run(args);
+    if (code == CLI_OK && first)
+        code = check_out(args);
+    if (code == CLI_OK && first)
+        code = check_dump(args);
+    if (code == CLI_OK)
+        code = open_session(args, s);
+    if (code == CLI_OK)
+        code = ranks_check_alike(&s->ranks, s->train, s->test);
+    if (code == CLI_OK && first)
+        code = open_log(args, log);
+    return code == CLI_OK ? ranks_take_first(&s->ranks, earlier, sizeof *earlier) : code;
 }
 
 static cli_exit run(const void *given, char **operands, size_t n_operands)
@@ -563,30 +641,24 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     kept_texts kept = {0};
     train_report report = {.json = args->json};
     session s = {0};
+    run_settings earlier = {0};
     comet_train_params params;
     (void)operands, (void)n_operands;
-    const run_settings earlier = settings_of_run(args);
     if (!args->json)
         say_hide_stdout();
-    cli_exit code = check_args(args);
-    if (code == CLI_OK)
-        code = check_out(args);
-    if (code == CLI_OK)
-        code = check_dump(args);
-    if (code == CLI_OK)
-        code = open_session(args, &s);
-    if (code == CLI_OK)
-        code = open_log(args, &report.log);
+    cli_exit code = begin(args, &s, &report.log, &earlier);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);
-        code = keep_settings(args, &earlier, &params, &kept);
-        note_random(args, &earlier, &params, &report);
+        code = keep_settings(args, &earlier, &s, &params, &kept);
     }
-    if (code == CLI_OK)
-        code = settle(args, &earlier, &params, &kept.choices, &report);
+    if (code == CLI_OK) {
+        note_random(args, &earlier, &params, &report);
+        code = settle(args, &earlier, &s, &params, &kept.choices, &report);
+    }
     if (code == CLI_OK)
         code = train(args, args->rate.find && earlier.rate < 0, &params, &report);
     train_log_close(&report.log);
+    code = ranks_leave(&s.ranks, code);
     free_kept(&kept);
     close_session(&s);
     return code;

@@ -15,7 +15,8 @@ typedef struct group {
     reducer *reducer;
     exchange exchange;
     uint32_t rank, n_ranks;
-    uint32_t n_begun, n_ended;
+    uint32_t n_begun, n_ended;              /* all before n_ended have ended */
+    bool ended[COMET_RANKS_MAX_REDUCTIONS]; /* of those from n_ended on */
     reduction reductions[COMET_RANKS_MAX_REDUCTIONS];
 } group;
 
@@ -84,11 +85,14 @@ static bool reduce_is_done(void *self, uint32_t number)
 static comet_status reduce_end(void *self, uint32_t number)
 {
     group *g = self;
-    if (number != g->n_ended || g->n_ended == g->n_begun)
-        return comet_fail(COMET_ERROR_ARGUMENT, "reduction %u is not the next that ends, which is %u of %u begun", number,
-                          g->n_ended, g->n_begun);
-    TRY(mover_wait(g->mover, &g->reductions[number % COMET_RANKS_MAX_REDUCTIONS].base));
-    g->n_ended++;
+    const uint32_t at = number % COMET_RANKS_MAX_REDUCTIONS;
+    if (number - g->n_ended >= g->n_begun - g->n_ended || g->ended[at])
+        return comet_fail(COMET_ERROR_ARGUMENT, "reduction %u is not under way: %u were begun, all before %u have ended",
+                          number, g->n_begun, g->n_ended);
+    TRY(mover_wait(g->mover, &g->reductions[at].base));
+    g->ended[at] = true;
+    while (g->n_ended < g->n_begun && g->ended[g->n_ended % COMET_RANKS_MAX_REDUCTIONS])
+        g->ended[g->n_ended++ % COMET_RANKS_MAX_REDUCTIONS] = false;
     return COMET_OK;
 }
 

@@ -185,10 +185,10 @@ static int tag_of(const reduction *w, size_t piece, phase p)
     return (int)(TAG_REDUCTION + (w->number % TAG_NUMBERS * TAG_PIECES + piece % TAG_PIECES) * 2 + (p == PHASE_GATHER));
 }
 
-/* Weights, which are gathered, are never coded. */
+/* Weights, which are gathered, and running statistics are never coded. */
 static bool is_plain(const reduction *w)
 {
-    return w->shared->wire.format == COMET_WIRE_F32 || w->kind == COMET_REDUCE_GATHER;
+    return w->shared->wire.format == COMET_WIRE_F32 || w->kind == COMET_REDUCE_GATHER || w->kind == COMET_REDUCE_EXACT;
 }
 
 static comet_status send_bytes(reduction *w, transport *t, slot *s, uint32_t to, const void *data, size_t bytes, size_t n)
@@ -332,7 +332,7 @@ static comet_status advance_slot(reduction *w, transport *t, slot *s, bool *move
         return COMET_OK;
     if (s->phase == PHASE_SCATTER) {
         TRY(add_up(w, t, s));
-        if (w->kind == COMET_REDUCE_ALL)
+        if (w->kind == COMET_REDUCE_ALL || w->kind == COMET_REDUCE_EXACT)
             return start_gather(w, t, s);
     } else {
         TRY(decode_sums(w, t, s));

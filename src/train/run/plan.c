@@ -135,7 +135,7 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
 
 void plan_destroy(comet_model *m)
 {
-    exchange_destroy(m);
+    exchange_release(m);
     assess_destroy(m);
     sample_destroy(m);
     for (uint32_t i = 0; i < m->n_ops; i++)

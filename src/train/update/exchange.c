@@ -121,7 +121,7 @@ comet_status exchange_allocate(comet_model *m)
     return COMET_OK;
 }
 
-void exchange_destroy(comet_model *m)
+void exchange_release(comet_model *m)
 {
     exchange *e = m->exchange;
     const comet_allocator allocator = comet_allocator_of(NULL);

@@ -26,7 +26,7 @@ comet_status exchange_plan(comet_model *m);
 /* Adds the rooms to the planned memory, and takes off the state of the optimiser that others have. */
 void exchange_count(comet_model *m);
 comet_status exchange_allocate(comet_model *m);
-void exchange_destroy(comet_model *m);
+void exchange_release(comet_model *m);
 
 /* Forward has ended, running statistics have moved. */
 comet_status exchange_begin(comet_model *m);
