@@ -62,6 +62,13 @@ void json_add_numbers(json *j, const char *key, const uint64_t *values, uint32_t
     json_add_item(j, key, array);
 }
 
+void json_add_doubles(json *j, const char *key, const double *values, uint32_t n)
+{
+    cJSON *array = cJSON_CreateDoubleArray(values, (int)n);
+    j->failed = j->failed || !array;
+    json_add_item(j, key, array);
+}
+
 void json_add_texts(json *j, const char *key, char *const *words)
 {
     cJSON *array = cJSON_CreateArray();

@@ -25,6 +25,7 @@ void json_add_double(json *j, const char *key, double value);
 void json_add_bool(json *j, const char *key, bool value);
 void json_add_text(json *j, const char *key, const char *value); /* NULL: null */
 void json_add_null(json *j, const char *key);
+void json_add_doubles(json *j, const char *key, const double *values, uint32_t n);
 void json_add_texts(json *j, const char *key, char *const *words); /* ended by NULL */
 /* An item that is deleted with the object, also where memory ran out; NULL is a failure. */
 void json_add_item(json *j, const char *key, cJSON *item);

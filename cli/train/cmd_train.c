@@ -338,18 +338,12 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, session 
 
 /* ---- the rate ---- */
 
-/* Of all ranks. */
-static uint64_t images_per_batch(const comet_train_params *p)
-{
-    return (uint64_t)p->model.batch * (p->model.ranks ? p->model.ranks->n_ranks : 1);
-}
-
 /* Epochs of the run; not a whole number where --max-steps ends it inside one. */
 static double epochs_of(const train_args *args, const comet_train_params *p)
 {
     const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t accumulate = args->accumulate > 0 ? args->accumulate : 1;
-    const uint64_t steps = n_images / images_per_batch(p) / accumulate; /* an epoch; 0 is refused later */
+    const uint64_t steps = n_images / batch_of_all(&p->model) / accumulate; /* an epoch; 0 is refused later */
     const double all = (double)args->epochs;
     return args->max_steps > 0 && steps > 0 ? fmin(all, (double)args->max_steps / (double)steps) : all;
 }
@@ -366,7 +360,7 @@ static double warmup_of(const train_args *args, const run_settings *earlier, con
 
 static uint64_t images_per_update(const comet_train_params *p)
 {
-    return images_per_batch(p) * (p->model.accumulate > 1 ? p->model.accumulate : 1);
+    return batch_of_all(&p->model) * (p->model.accumulate > 1 ? p->model.accumulate : 1);
 }
 
 static void note_default_rate(const comet_train_params *p, uint64_t n_steps, train_report *report)

@@ -11,6 +11,7 @@
 #include "kit/config.h"
 #include "kit/file_io.h"
 #include "kit/number.h"
+#include "train/train_setup.h"
 
 enum { NUMBER_BYTES = 40, CONFIG_BYTES = 1 << 20 };
 
@@ -51,7 +52,7 @@ static void add_params(json *j, const comet_train_params *p)
 {
     const comet_model_params *m = &p->model;
     const comet_optimiser *o = &m->optimiser;
-    add_u64(j, "batch", m->batch);
+    add_u64(j, "batch", batch_of_all(m));
     add_u64(j, "accumulate", m->accumulate > 0 ? m->accumulate : 1);
     add_u64(j, "epochs", p->epochs);
     add_u64(j, "seed", m->seed);

@@ -227,7 +227,7 @@ static void add_optimiser(json *j, const comet_train_params *p)
 static void add_schedule(json *j, const train_log *log, const comet_train_event *e)
 {
     const comet_train_params *p = log->params;
-    json_add_u64(j, "batch", p->model.batch);
+    json_add_u64(j, "batch", batch_of_all(&p->model));
     json_add_u64(j, "accumulate", p->model.accumulate > 1 ? p->model.accumulate : 1);
     json_add_u64(j, "epochs", p->epochs);
     json_add_u64(j, "n_epochs", e->n_epochs);
@@ -260,6 +260,26 @@ static void add_how_to_hold(json *j, const train_log *log)
     json_add_text(j, "convolution_choices", log->params->model.convolution_choices);
 }
 
+/* Null for a run alone. */
+static void add_rank_figures(json *j, const comet_train_event *e)
+{
+    if (e->n_ranks < 2 || !e->rank_waited) {
+        json_add_null(j, "rank_waited_seconds");
+        json_add_null(j, "rank_peak_bytes");
+        return;
+    }
+    json_add_doubles(j, "rank_waited_seconds", e->rank_waited, e->n_ranks);
+    json_add_numbers(j, "rank_peak_bytes", e->rank_peaks, e->n_ranks);
+}
+
+static void add_ranks(json *j, const comet_model_params *m)
+{
+    const uint32_t n = m->ranks ? m->ranks->n_ranks : 1;
+    json_add_u64(j, "ranks", n);
+    json_add_bool(j, "sync_bn", n > 1 && m->sync_batch_norm);
+    json_add_bool(j, "shard_optimiser", n > 1 && m->shard_optimiser);
+}
+
 static void log_start(train_log *log, const comet_train_event *e)
 {
     const comet_memory memory = memory_of(e->model);
@@ -272,6 +292,7 @@ static void log_start(train_log *log, const comet_train_event *e)
     json_add_u64(&j, "parameters", whole_size(net).parameters);
     add_data(&j, log);
     add_schedule(&j, log, e);
+    add_ranks(&j, &log->params->model);
     json_add_text(&j, "out", log->params->out);
     add_how_to_hold(&j, log);
     json_add_memory(&j, &memory);
@@ -321,6 +342,10 @@ static void log_step(train_log *log, const comet_train_event *e)
     json_add_u64(&j, "rss_bytes", rss);
     json_add_u64(&j, "peak_rss_bytes", max_u64(e->peak_rss_bytes, rss)); /* the event is older */
     add_time(&j, log, e, &now);
+    if (e->n_ranks > 1)
+        json_add_doubles(&j, "rank_waited_seconds", e->rank_waited, e->n_ranks);
+    else
+        json_add_null(&j, "rank_waited_seconds");
     log->last = now;
     log->last_step = e->step;
     log->last_wait = e->wait_seconds;
@@ -395,6 +420,7 @@ static void log_epoch(train_log *log, const comet_train_event *e)
     json_add_double(&j, "eval_seconds", e->eval_seconds);
     json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
     add_model(&j, e);
+    add_rank_figures(&j, e);
     write_line(log, &j);
     log->program_bytes = comet_program_rss();
 }
@@ -421,9 +447,10 @@ json train_log_end(const comet_train_event *e)
     json_add_double(&j, "start_loss", e->start_loss);
     json_add_double(&j, "lowest_loss", e->lowest_loss);
     json_add_u64(&j, "data_bytes", e->data_bytes);
-    json_add_u64(&j, "batch", comet_model_batch(e->model));
+    json_add_u64(&j, "batch", (uint64_t)comet_model_batch(e->model) * e->n_ranks);
     json_add_u64(&j, "step", e->step);
     json_add_u64(&j, "epoch", e->epoch);
+    add_rank_figures(&j, e);
     json_add_text(&j, "state", e->stopped ? "stopped" : "finished");
     return j;
 }

@@ -3,6 +3,7 @@
 #define COMET_CLI_TRAIN_SETUP_H
 
 #include "base/size_text.h"
+#include "comet/ranks.h"
 #include "comet/train.h"
 #include "kit/setters.h"
 #include "kit/text.h"
@@ -19,6 +20,12 @@ typedef struct data_args {
     uint64_t n_images; /* synthetic; 0: the data set's default */
     bool strict;
 } data_args;
+
+/* Images of a batch, of all ranks together. */
+static inline uint64_t batch_of_all(const comet_model_params *model)
+{
+    return (uint64_t)model->batch * (model->ranks ? model->ranks->n_ranks : 1);
+}
 
 /* What is frozen, and rates of layers: texts with commas between their parts, "" where none was given. */
 enum { GROUPS_BYTES = 4096 };

@@ -11,6 +11,7 @@
 #include "train/compression_args.h"
 #include "train/figures.h"
 #include "train/net_size.h"
+#include "train/train_setup.h"
 
 enum { N_LARGEST = 5, N_PARTS = 4 };
 
@@ -67,6 +68,21 @@ static void print_places(FILE *out, const train_log *log)
         fprintf(out, "log        %s\n", text_printable(log->path, shown, sizeof shown));
 }
 
+/* "ranks      4 of 32 images each, 2 on each of 2 hosts; batch norm over all ranks", and what else they share. */
+static void print_ranks(FILE *out, const comet_model_params *m)
+{
+    const comet_ranks *r = m->ranks;
+    if (!r)
+        return;
+    fprintf(out, "ranks      %" PRIu32 " of %" PRIu32 " images each, %" PRIu32 " on this machine", r->n_ranks, m->batch,
+            r->n_on_node);
+    if (m->sync_batch_norm)
+        fputs(", batch norm over all ranks", out);
+    if (m->shard_optimiser)
+        fputs(", optimiser shared out", out);
+    fputc('\n', out);
+}
+
 void run_table_print(FILE *out, const train_log *log, const comet_train_event *e)
 {
     const comet_train_params *p = log->params;
@@ -80,12 +96,13 @@ void run_table_print(FILE *out, const train_log *log, const comet_train_event *e
             text_printable(comet_net_name(net), shown, sizeof shown), count_text(whole_size(net).parameters, count),
             in.channels, in.height, in.width);
     print_data(out, log);
-    fprintf(out, "length     %" PRIu64 " epoch%s, %" PRIu64 " updates of %" PRIu32 "%s images\n", e->n_epochs,
-            plural(e->n_epochs), e->n_steps, p->model.batch, accumulated);
+    fprintf(out, "length     %" PRIu64 " epoch%s, %" PRIu64 " updates of %" PRIu64 "%s images\n", e->n_epochs,
+            plural(e->n_epochs), e->n_steps, batch_of_all(&p->model), accumulated);
     print_optimiser(out, p);
     print_groups(out, &p->model);
     fprintf(out, "computes   float32, %" PRIu64 " thread%s, compression %s\n", threads, plural(threads),
             mode_name(p->model.compression.mode));
+    print_ranks(out, &p->model);
     print_places(out, log);
 }
 
@@ -238,9 +255,24 @@ static void print_saved_sizes(FILE *out, const comet_train_event *e)
     fputc('\n', out);
 }
 
+/* The peak and the waiting of each rank. */
+static void print_rank_figures(FILE *out, const comet_train_event *e)
+{
+    for (uint32_t i = 0; e->rank_peaks && i < e->n_ranks; i++) {
+        char peak[SIZE_TEXT_BYTES];
+        fprintf(out, "%s%s", i == 0 ? "peaks of ranks " : ", ", comet_size_text(e->rank_peaks[i], peak));
+    }
+    for (uint32_t i = 0; e->rank_waited && i < e->n_ranks; i++)
+        fprintf(out, "%s%.1f", i == 0 ? "\nwaited for other ranks " : ", ",
+                e->train_seconds > 0 ? 100 * e->rank_waited[i] / e->train_seconds : 0);
+    if (e->n_ranks > 1)
+        fputs(" % of the time\n", out);
+}
+
 void cost_table_print(FILE *out, const comet_train_event *e)
 {
     print_peak(out, e);
+    print_rank_figures(out, e);
     print_saved_sizes(out, e);
     if (e->images_per_s > 0)
         fprintf(out, "%.4g images/s, limited by %s (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,

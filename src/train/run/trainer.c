@@ -244,9 +244,10 @@ static void close_means(trainer *t)
 static void note_slow_rank(trainer *t)
 {
     const double worth_telling = 0.2; /* of the time of training */
+    const double least_seconds = 60;  /* short runs say little */
     double least = INFINITY, sum = 0;
     uint32_t slowest = 0;
-    if (!t->ranks || t->told_slow)
+    if (!t->ranks || t->told_slow || t->train_seconds < least_seconds)
         return;
     for (uint32_t i = 0; i < t->ranks->n_ranks; i++) {
         sum += t->rank_waited[i];
