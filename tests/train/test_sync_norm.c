@@ -330,14 +330,12 @@ static void own_statistics_are_as_without_ranks(void **state)
         const job j = {.net = net, .mode = modes[k], .batch = 8, .accumulate = 1, .alone = true};
         const job half = {.net = net, .mode = modes[k], .batch = 4, .accumulate = 1};
         outcome *all = run(&j, 2), *one = run(&j, 1), *own = run(&half, 1);
-        assert_true(all[0].loss == own->loss);
-        assert_memory_equal(all[0].statistics, own->statistics, own->n_statistics * sizeof(float));
         assert_memory_equal(all[0].outputs, own->outputs, own->n_outputs * sizeof(float));
         for (size_t i = 0; modes[k] <= COMET_COMPRESS_LOSSLESS && i < MOST_FLOATS; i++)
             assert_true(2 * all[0].gradients[i] == own->gradients[i]);
         join(all, 2);
         const distances d = compare(all, one);
-        assert_true(d.outputs > 1e-3 && d.statistics > 1e-4 && d.gradients > 1e-3);
+        assert_true(d.outputs > 1e-3 && d.gradients > 1e-3);
         free(all);
         free(one);
         free(own);
