@@ -1,0 +1,205 @@
+/*
+ * Steps of several ranks: with statistics over all ranks they follow the steps of one rank with all images; weights are the
+ * same bits on all ranks, in every run, and whether the optimiser's state is shared out or not.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/status.h"
+#include "fake_ranks.h"
+#include "tiny_net.h"
+#include "training.h"
+
+enum { N_STEPS = 50, GLOBAL_BATCH = 8, MOST_FLOATS = 1 << 13 };
+
+typedef struct job {
+    comet_compress_mode mode;
+    comet_optimiser_kind kind;
+    uint32_t accumulate;
+    double clip;
+    bool fused, shard, own_statistics;
+} job;
+
+/* What one rank ends with. */
+typedef struct outcome {
+    double losses[N_STEPS];
+    uint64_t n_weights, n_statistics;
+    float weights[MOST_FLOATS], statistics[MOST_FLOATS];
+} outcome;
+
+/* ---- in a rank ---- */
+
+static comet_model_params params_of_job(const job *j, const comet_ranks *ranks)
+{
+    comet_model_params p = trial_params(GLOBAL_BATCH / ranks->n_ranks);
+    p.compression.mode = j->mode;
+    p.optimiser.kind = j->kind;
+    p.optimiser.clip_norm = (float)j->clip;
+    p.accumulate = j->accumulate;
+    p.fused_update = j->fused;
+    p.ranks = ranks;
+    p.sync_batch_norm = !j->own_statistics;
+    p.shard_optimiser = j->shard;
+    return p;
+}
+
+static comet_status step(trial *t, const job *j, const comet_ranks *ranks, uint64_t number, double *loss)
+{
+    const double rate = j->kind == COMET_OPTIMISER_ADAMW ? 0.001 : 0.01;
+    comet_scores scores;
+    for (uint32_t k = 0; k < j->accumulate; k++) {
+        trial_share(t, ranks, number * j->accumulate + k);
+        if (j->fused)
+            TRY(comet_model_step(t->model, t->images, t->labels, number, rate, &scores));
+        else
+            TRY(comet_model_gradients(t->model, t->images, t->labels, number, &scores));
+    }
+    *loss = scores.loss;
+    return j->fused ? COMET_OK : comet_model_update(t->model, rate, number);
+}
+
+static void keep(const comet_model *m, comet_tensor_kind kind, uint64_t *n, float *to)
+{
+    float *x = tensors_read(m, kind, n);
+    assert_true(*n <= MOST_FLOATS);
+    memcpy(to, x, *n * sizeof *x);
+    free(x);
+}
+
+static comet_status train(const comet_ranks *ranks, void *arg, void *result)
+{
+    const job *j = arg;
+    outcome *out = result;
+    comet_net *net = net_of(TINY_NET);
+    const comet_model_params p = params_of_job(j, ranks);
+    trial t = trial_make(net, &p);
+    for (uint64_t i = 0; i < N_STEPS; i++)
+        TRY(step(&t, j, ranks, i, &out->losses[i]));
+    keep(t.model, COMET_TENSOR_WEIGHT, &out->n_weights, out->weights);
+    keep(t.model, COMET_TENSOR_STATISTIC, &out->n_statistics, out->statistics);
+    trial_free(&t);
+    comet_net_destroy(net);
+    return COMET_OK;
+}
+
+/* ---- comparing ---- */
+
+static outcome *run(const job *j, uint32_t n_ranks)
+{
+    outcome *all = need_malloc(n_ranks * sizeof *all);
+    fake_ranks_run(n_ranks, train, (void *)(uintptr_t)j, sizeof *all, all, NULL);
+    for (uint32_t r = 1; r < n_ranks; r++)
+        assert_memory_equal(&all[r], &all[0], sizeof *all);
+    for (size_t i = 0; i < N_STEPS; i++)
+        assert_true(isfinite(all->losses[i]));
+    return all;
+}
+
+typedef struct distances {
+    double losses, weights, statistics;
+} distances;
+
+static distances compare(const outcome *a, const outcome *b)
+{
+    distances d = {.weights = relative_distance(b->n_weights, a->weights, b->weights),
+                   .statistics = relative_distance(b->n_statistics, a->statistics, b->statistics)};
+    assert_true(a->n_weights == b->n_weights && a->n_statistics == b->n_statistics && b->n_weights > 0);
+    for (size_t i = 0; i < N_STEPS; i++)
+        d.losses = fmax(d.losses, fabs(a->losses[i] - b->losses[i]));
+    return d;
+}
+
+static void check_follows_one(const job *j)
+{
+    outcome *one = run(j, 1);
+    for (uint32_t n_ranks = 2; n_ranks <= 4; n_ranks += 2) {
+        outcome *all = run(j, n_ranks);
+        const distances d = compare(all, one);
+        print_message("%u ranks: losses to %.1e, weights %.1e, statistics %.1e\n", n_ranks, d.losses, d.weights, d.statistics);
+        if (!(d.losses < 1e-4 && d.weights < 1e-4 && d.statistics < 1e-4))
+            fail_because("mode %d, optimiser %d, fused %d, shared out %d, %u batches: too far from one rank", (int)j->mode,
+                         (int)j->kind, j->fused, j->shard, j->accumulate);
+        free(all);
+    }
+    free(one);
+}
+
+/* ---- tests ---- */
+
+static const job plain = {.accumulate = 1};
+
+static void steps_follow_those_of_one_rank(void **state)
+{
+    const job jobs[] = {
+        plain,
+        {.accumulate = 1, .fused = true},
+        {.accumulate = 2},
+        {.accumulate = 1, .clip = 0.5},
+        {.accumulate = 1, .clip = 0.5, .shard = true},
+        {.accumulate = 1, .mode = COMET_COMPRESS_LOSSLESS},
+        {.accumulate = 1, .kind = COMET_OPTIMISER_ADAMW},
+        {.accumulate = 2, .kind = COMET_OPTIMISER_ADAMW, .shard = true},
+    };
+    for (size_t i = 0; i < COUNT_OF(jobs); i++)
+        check_follows_one(&jobs[i]);
+}
+
+static void check_same_bits(const job *a, const job *b)
+{
+    for (uint32_t n_ranks = 2; n_ranks <= 3; n_ranks++) {
+        job x = *a, y = *b;
+        if (GLOBAL_BATCH % n_ranks != 0)
+            continue;
+        outcome *first = run(&x, n_ranks), *second = run(&y, n_ranks);
+        assert_memory_equal(first, second, sizeof *first);
+        free(first);
+        free(second);
+    }
+}
+
+/* Under lossy compression too, whose bounds all ranks agree on. */
+static void every_run_has_the_same_bits(void **state)
+{
+    const job jobs[] = {plain,
+                        {.accumulate = 1, .own_statistics = true},
+                        {.accumulate = 1, .mode = COMET_COMPRESS_FAST},
+                        {.accumulate = 1, .mode = COMET_COMPRESS_DENSE, .own_statistics = true}};
+    for (size_t i = 0; i < COUNT_OF(jobs); i++)
+        check_same_bits(&jobs[i], &jobs[i]);
+}
+
+static void sharing_out_the_optimiser_changes_no_bit(void **state)
+{
+    job jobs[] = {plain,
+                  {.accumulate = 1, .fused = true},
+                  {.accumulate = 2, .own_statistics = true},
+                  {.accumulate = 1, .kind = COMET_OPTIMISER_ADAMW},
+                  {.accumulate = 1, .fused = true, .kind = COMET_OPTIMISER_ADAMW}};
+    for (size_t i = 0; i < COUNT_OF(jobs); i++) {
+        job shared = jobs[i];
+        shared.shard = true;
+        check_same_bits(&jobs[i], &shared);
+    }
+}
+
+/* Own statistics train too, but are not those of all images. */
+static void own_statistics_differ(void **state)
+{
+    const job own = {.accumulate = 1, .own_statistics = true};
+    outcome *one = run(&plain, 1), *two = run(&own, 2);
+    const distances d = compare(two, one);
+    assert_true(d.losses > 1e-3 && d.weights > 1e-3 && d.losses < 1);
+    free(one);
+    free(two);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_follow_those_of_one_rank),
+        cmocka_unit_test(every_run_has_the_same_bits),
+        cmocka_unit_test(sharing_out_the_optimiser_changes_no_bit),
+        cmocka_unit_test(own_statistics_differ),
+    };
+    return cmocka_run_group_tests_name("ranks train", tests, NULL, NULL);
+}
