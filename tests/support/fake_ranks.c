@@ -21,7 +21,7 @@
 
 enum { MOST_SECONDS = 280, SENTENCE_BYTES = 400 }; /* a rank that waits for ever ends before ctest does */
 
-typedef enum call { CALL_SUM, CALL_BROADCAST, CALL_REDUCE, CALL_GATHER = CALL_REDUCE + COMET_REDUCE_GATHER } call;
+enum { CALL_SUM, CALL_BROADCAST, CALL_REDUCE }; /* calls; the kind of a reduction is added */
 
 /* What a rank says about its call. */
 typedef struct word {
@@ -30,6 +30,8 @@ typedef struct word {
 
 /* A reduction under way: done, but not given yet. */
 typedef struct reduction {
+    bool used;
+    uint32_t number;
     comet_reduction kind;
     float *data, *done;
     size_t n;
@@ -40,7 +42,7 @@ typedef struct fake_rank {
     comet_ranks table;
     int sockets[FAKE_RANKS_MOST]; /* to each other rank */
     reduction under_way[COMET_RANKS_MAX_REDUCTIONS];
-    uint32_t n_begun, n_ended;
+    uint32_t n_begun;
     comet_ranks_figures figures;
 } fake_rank;
 
@@ -100,7 +102,7 @@ static comet_status compare(const word *mine, const word *other, uint32_t rank, 
 }
 
 /* Rank 0 hears what all others call and says what it calls. */
-static comet_status meet(fake_rank *r, call c, uint64_t key, size_t n)
+static comet_status meet(fake_rank *r, uint64_t c, uint64_t key, size_t n)
 {
     const word mine = {c, key, n};
     word other;
@@ -222,43 +224,64 @@ static void count_bytes(fake_rank *r, comet_reduction kind, size_t n)
     r->figures.bytes_plain += bytes;
 }
 
+/* A free place, or NULL. */
+static reduction *free_place(fake_rank *r)
+{
+    for (int i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
+        if (!r->under_way[i].used)
+            return &r->under_way[i];
+    return NULL;
+}
+
+/* The one of this number, or NULL. */
+static reduction *find(fake_rank *r, uint32_t number)
+{
+    for (int i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
+        if (r->under_way[i].used && r->under_way[i].number == number)
+            return &r->under_way[i];
+    return NULL;
+}
+
 static comet_status fake_reduce_begin(void *self, comet_reduction kind, uint64_t key, float *data, size_t n, uint32_t *number)
 {
     fake_rank *r = self;
-    if (r->n_begun - r->n_ended == COMET_RANKS_MAX_REDUCTIONS)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
+    reduction *d = free_place(r);
     const double start = comet_seconds();
-    reduction *d = &r->under_way[r->n_begun % COMET_RANKS_MAX_REDUCTIONS];
+    if (!d)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
     *d = (reduction){.kind = kind, .data = data, .n = n, .done = need_malloc(n * sizeof *data)};
     memcpy(d->done, data, n * sizeof *data);
     make_nan(data, n);
-    TRY(meet(r, (call)(CALL_REDUCE + kind), key, n));
+    TRY(meet(r, (uint64_t)CALL_REDUCE + (uint64_t)kind, key, n));
     TRY(kind == COMET_REDUCE_GATHER ? gather(r, d->done, n) : add_up(r, d->done, n, sizeof *data, add_floats));
     count_bytes(r, kind, n);
     r->figures.seconds_moving += comet_seconds() - start;
-    *number = r->n_begun++;
+    d->used = true;
+    *number = d->number = r->n_begun++;
     return COMET_OK;
 }
 
 static bool fake_reduce_is_done(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    assert_true(number >= r->n_ended && number < r->n_begun);
-    return r->under_way[number % COMET_RANKS_MAX_REDUCTIONS].n_asked++ >= (r->table.rank + number) % 3;
+    reduction *d = find(r, number);
+    assert_non_null(d);
+    return d->n_asked++ >= (r->table.rank + number) % 3;
 }
 
 static comet_status fake_reduce_end(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    if (r->n_ended == r->n_begun || number != r->n_ended)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the end of reduction %u was asked for; %u were begun and %u have ended",
-                          number, r->n_begun, r->n_ended);
-    const reduction *d = &r->under_way[r->n_ended++ % COMET_RANKS_MAX_REDUCTIONS];
-    size_t first = 0, count = d->n;
+    reduction *d = find(r, number);
+    size_t first = 0;
+    if (!d)
+        return comet_fail(COMET_ERROR_ARGUMENT, "reduction %u is not under way; %u were begun", number, r->n_begun);
+    size_t count = d->n;
     if (d->kind == COMET_REDUCE_SEGMENT)
         comet_ranks_segment(d->n, r->table.n_ranks, r->table.rank, &first, &count);
     memcpy(d->data + first, d->done + first, count * sizeof *d->data);
     free(d->done);
+    d->used = false;
     return COMET_OK;
 }
 

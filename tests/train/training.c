@@ -248,6 +248,17 @@ void trial_batch(trial *t, uint64_t number)
     formula_labels(name, t->classes, t->batch, t->labels);
 }
 
+void trial_share(trial *t, const comet_ranks *ranks, uint64_t number)
+{
+    trial all = {.batch = t->batch * ranks->n_ranks, .n_images = t->n_images * ranks->n_ranks, .classes = t->classes};
+    all.images = need_malloc(all.n_images * sizeof *all.images);
+    all.labels = need_malloc(all.batch * sizeof *all.labels);
+    trial_batch(&all, number);
+    memcpy(t->images, all.images + ranks->rank * t->n_images, t->n_images * sizeof *t->images);
+    memcpy(t->labels, all.labels + ranks->rank * t->batch, t->batch * sizeof *t->labels);
+    trial_free(&all);
+}
+
 double trial_gradients(trial *t, uint64_t step)
 {
     comet_scores scores;

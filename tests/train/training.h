@@ -5,6 +5,7 @@
 #ifndef COMET_TESTS_TRAINING_H
 #define COMET_TESTS_TRAINING_H
 
+#include "comet/ranks.h"
 #include "comet/train.h"
 #include "testing.h"
 
@@ -63,6 +64,8 @@ trial trial_make(const comet_net *net, const comet_model_params *params);
 void trial_free(trial *t);
 /* Another batch. */
 void trial_batch(trial *t, uint64_t number);
+/* The rank's rows of the batch of this number of a trial of all ranks' images. */
+void trial_share(trial *t, const comet_ranks *ranks, uint64_t number);
 /* The loss; the model has the gradients then. */
 double trial_gradients(trial *t, uint64_t step);
 

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "train/graph/graph.h"
+#include "train/graph/ranks.h"
 
 typedef struct folded folded;
 
@@ -126,7 +127,7 @@ static inline uint32_t norm_ranks(const comet_model *m)
 /* Adds up sums over these ranks. Whether a batch norm calls it, and with how many, must not depend on the rank. */
 static inline comet_status sum_over_norm_ranks(const comet_model *m, double *sums, uint64_t n)
 {
-    return norm_ranks(m) > 1 ? m->params.ranks->sum(m->params.ranks->self, sums, n) : COMET_OK;
+    return norm_ranks(m) > 1 ? ranks_sum(m, sums, n) : COMET_OK;
 }
 
 /* 1 / standard deviation of a channel in the batch, as batch norm `o` has it in backward. */
