@@ -31,16 +31,16 @@ typedef struct word {
 /* A reduction under way: done, but not given yet. */
 typedef struct reduction {
     comet_reduction kind;
-    float *data, *done;
+    float *data, *done; /* done: NULL where none is under way */
     size_t n;
-    uint32_t n_asked;
+    uint32_t n_unfinished; /* how often it still says that it is not done */
 } reduction;
 
 typedef struct fake_rank {
     comet_ranks table;
     int sockets[FAKE_RANKS_MOST]; /* to each other rank */
     reduction under_way[COMET_RANKS_MAX_REDUCTIONS];
-    uint32_t n_begun, n_ended;
+    uint32_t n_begun;
     comet_ranks_figures figures;
 } fake_rank;
 
@@ -222,43 +222,62 @@ static void count_bytes(fake_rank *r, comet_reduction kind, size_t n)
     r->figures.bytes_plain += bytes;
 }
 
+static comet_status free_number(const fake_rank *r, uint32_t *number)
+{
+    for (*number = 0; *number < COMET_RANKS_MAX_REDUCTIONS; ++*number)
+        if (!r->under_way[*number].done)
+            return COMET_OK;
+    return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
+}
+
 static comet_status fake_reduce_begin(void *self, comet_reduction kind, uint64_t key, float *data, size_t n, uint32_t *number)
 {
     fake_rank *r = self;
-    if (r->n_begun - r->n_ended == COMET_RANKS_MAX_REDUCTIONS)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
     const double start = comet_seconds();
-    reduction *d = &r->under_way[r->n_begun % COMET_RANKS_MAX_REDUCTIONS];
-    *d = (reduction){.kind = kind, .data = data, .n = n, .done = need_malloc(n * sizeof *data)};
+    TRY(free_number(r, number));
+    reduction *d = &r->under_way[*number];
+    *d = (reduction){.kind = kind,
+                     .data = data,
+                     .n = n,
+                     .done = need_malloc(n * sizeof *data),
+                     .n_unfinished = (r->table.rank + r->n_begun++) % 3};
     memcpy(d->done, data, n * sizeof *data);
     make_nan(data, n);
     TRY(meet(r, (call)(CALL_REDUCE + kind), key, n));
     TRY(kind == COMET_REDUCE_GATHER ? gather(r, d->done, n) : add_up(r, d->done, n, sizeof *data, add_floats));
     count_bytes(r, kind, n);
     r->figures.seconds_moving += comet_seconds() - start;
-    *number = r->n_begun++;
     return COMET_OK;
+}
+
+static bool is_under_way(const fake_rank *r, uint32_t number)
+{
+    return number < COMET_RANKS_MAX_REDUCTIONS && r->under_way[number].done;
 }
 
 static bool fake_reduce_is_done(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    assert_true(number >= r->n_ended && number < r->n_begun);
-    return r->under_way[number % COMET_RANKS_MAX_REDUCTIONS].n_asked++ >= (r->table.rank + number) % 3;
+    assert_true(is_under_way(r, number));
+    reduction *d = &r->under_way[number];
+    if (d->n_unfinished == 0)
+        return true;
+    d->n_unfinished--;
+    return false;
 }
 
 static comet_status fake_reduce_end(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    if (r->n_ended == r->n_begun || number != r->n_ended)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the end of reduction %u was asked for; %u were begun and %u have ended",
-                          number, r->n_begun, r->n_ended);
-    const reduction *d = &r->under_way[r->n_ended++ % COMET_RANKS_MAX_REDUCTIONS];
+    if (!is_under_way(r, number))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the end of reduction %u was asked for, which is not under way", number);
+    reduction *d = &r->under_way[number];
     size_t first = 0, count = d->n;
     if (d->kind == COMET_REDUCE_SEGMENT)
         comet_ranks_segment(d->n, r->table.n_ranks, r->table.rank, &first, &count);
     memcpy(d->data + first, d->done + first, count * sizeof *d->data);
     free(d->done);
+    d->done = NULL;
     return COMET_OK;
 }
 
