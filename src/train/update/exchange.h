@@ -36,6 +36,9 @@ comet_status exchange_add(comet_model *m, const op *o);
 /* Waits until all of them are back and used. */
 comet_status exchange_finish(comet_model *m);
 
+/* For tests: models planned from now on have smaller buckets and fewer rooms. At most what is usual. */
+void exchange_limit(uint64_t bucket_floats, uint32_t n_rooms);
+
 /* Is the optimiser's state shared out? */
 bool exchange_shards(const comet_model *m);
 /* Only then, for updates that are not fused: the sum of squares of all gradients, and the update itself. */
