@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include "base/bytes.h"
 #include "base/status.h"
 #include "train/graph/graph.h"
 #include "train/update/exchange.h"
@@ -101,14 +100,11 @@ static uint32_t count_buckets(const team_job *job, const comet_model *m)
     return n;
 }
 
-static comet_status train(const comet_ranks *ranks, void *arg, void *result)
+static comet_status train(const team_job *job, const comet_ranks *ranks, team_outcome *out, void *own)
 {
-    const team_job *job = arg;
     const comet_model_params p = team_params(job, ranks);
-    team_outcome *out = result;
-    void *own = out + 1;
-    if (job->bucket_floats > 0)
-        exchange_limit(job->bucket_floats, job->n_rooms);
+    const bool usual = job->bucket_floats == 0;
+    exchange_limit(usual ? UINT64_MAX : job->bucket_floats, usual ? UINT32_MAX : job->n_rooms);
     out->planned.size = out->memory.size = sizeof out->memory;
     TRY(comet_model_plan(job->net, &p, &out->planned));
     trial t = trial_make(job->net, &p);
@@ -127,28 +123,55 @@ static comet_status train(const comet_ranks *ranks, void *arg, void *result)
     return COMET_OK;
 }
 
+typedef struct job_list {
+    const team_job *jobs;
+    size_t n, own_bytes;
+} job_list;
+
+static size_t stride_of(const job_list *list)
+{
+    return sizeof(team_outcome) + list->own_bytes;
+}
+
+static comet_status train_all(const comet_ranks *ranks, void *arg, void *result)
+{
+    const job_list *list = arg;
+    for (size_t i = 0; i < list->n; i++) {
+        team_outcome *out = (team_outcome *)(void *)((uint8_t *)result + i * stride_of(list));
+        TRY(train(&list->jobs[i], ranks, out, out + 1));
+    }
+    return COMET_OK;
+}
+
 /* ---- in the test ---- */
 
-team_outcome *team_run_with(const team_job *job, uint32_t n_ranks, size_t own_bytes, void *own)
+static team_outcome *run(job_list list, uint32_t n_ranks, void *own)
 {
-    team_job copy = *job;
-    const size_t stride = sizeof(team_outcome) + own_bytes;
-    team_outcome *all = need_malloc(n_ranks * sizeof *all);
-    uint8_t *results = need_malloc(n_ranks * stride);
-    assert_int_equal(job->params.batch % n_ranks, 0);
-    fake_ranks_run(n_ranks, train, &copy, stride, results, NULL);
-    for (uint32_t r = 0; r < n_ranks; r++) {
-        memcpy(&all[r], results + r * stride, sizeof all[r]);
-        if (own_bytes > 0)
-            memcpy((uint8_t *)own + r * own_bytes, results + r * stride + sizeof all[r], own_bytes);
-    }
+    const size_t stride = stride_of(&list);
+    team_outcome *all = need_malloc(n_ranks * list.n * sizeof *all);
+    uint8_t *results = need_malloc(n_ranks * list.n * stride);
+    for (size_t i = 0; i < list.n; i++)
+        assert_int_equal(list.jobs[i].params.batch % n_ranks, 0);
+    fake_ranks_run(n_ranks, train_all, &list, list.n * stride, results, NULL);
+    for (size_t i = 0; i < list.n; i++)
+        for (uint32_t r = 0; r < n_ranks; r++) {
+            const uint8_t *from = results + (r * list.n + i) * stride;
+            memcpy(&all[i * n_ranks + r], from, sizeof *all);
+            if (list.own_bytes > 0)
+                memcpy((uint8_t *)own + (i * n_ranks + r) * list.own_bytes, from + sizeof *all, list.own_bytes);
+        }
     free(results);
     return all;
 }
 
-team_outcome *team_run(const team_job *job, uint32_t n_ranks)
+team_outcome *team_run(const team_job *job, uint32_t n_ranks, size_t own_bytes, void *own)
 {
-    return team_run_with(job, n_ranks, 0, NULL);
+    return run((job_list){job, 1, own_bytes}, n_ranks, own);
+}
+
+team_outcome *team_run_all(const team_job *jobs, size_t n_jobs, uint32_t n_ranks)
+{
+    return run((job_list){jobs, n_jobs, 0}, n_ranks, NULL);
 }
 
 bool team_same_bits(const team_outcome *a, const team_outcome *b, int kind)

@@ -39,10 +39,10 @@ typedef struct team_outcome {
 /* 4 steps of the net with a batch of 12 at a rate of 0.05, one thread a rank. */
 team_job team_job_of(const comet_net *net);
 
-/* malloc'd, one for each rank. */
-team_outcome *team_run(const team_job *job, uint32_t n_ranks);
-/* `own` receives own_bytes of each rank. */
-team_outcome *team_run_with(const team_job *job, uint32_t n_ranks, size_t own_bytes, void *own);
+/* malloc'd, one for each rank. `own` receives own_bytes of each; NULL and 0: there are none. */
+team_outcome *team_run(const team_job *job, uint32_t n_ranks, size_t own_bytes, void *own);
+/* The same for several jobs, one after another in the same processes, which is faster: those of the first job come first. */
+team_outcome *team_run_all(const team_job *jobs, size_t n_jobs, uint32_t n_ranks);
 
 /* For what runs in ranks without team_run: a rank's parameters, and its rows of batch `number`. */
 comet_model_params team_params(const team_job *job, const comet_ranks *ranks);

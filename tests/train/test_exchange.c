@@ -64,137 +64,141 @@ static void check_close(const char *what, const team_outcome *a, const team_outc
 }
 
 /* With the optimiser's state shared out, weights have the same bits. */
-static void check_shards(const char *what, const team_job *job, uint32_t n_ranks, const team_outcome *whole)
+static void check_shards(const char *what, const team_job *job, uint32_t n_ranks, const team_outcome *sharded,
+                         const team_outcome *whole)
 {
-    team_job sharded = *job;
-    sharded.params.shard_optimiser = true;
-    team_outcome *all = team_run(&sharded, n_ranks);
-    check_ranks_agree(what, &sharded, all, n_ranks);
-    if (!team_same_bits(&all[0], whole, COMET_TENSOR_WEIGHT) || !team_same_bits(&all[0], whole, COMET_TENSOR_STATISTIC))
+    check_ranks_agree(what, job, sharded, n_ranks);
+    if (!team_same_bits(sharded, whole, COMET_TENSOR_WEIGHT) || !team_same_bits(sharded, whole, COMET_TENSOR_STATISTIC))
         fail_because("%s: %u ranks that share out the optimiser's state have other weights", what, n_ranks);
-    free(all);
 }
 
-static team_outcome *train_alone(const team_job *job)
+/* ---- jobs ---- */
+
+enum { MOST_CASES = 20 };
+
+typedef struct case_list {
+    size_t n;
+    const char *names[MOST_CASES];
+    team_job jobs[MOST_CASES];
+} case_list;
+
+static void add_case(case_list *l, const char *name, const team_job *job)
 {
-    team_job alone = *job;
-    alone.alone = true;
-    return team_run(&alone, 1);
+    assert_true(l->n < MOST_CASES);
+    l->names[l->n] = name;
+    l->jobs[l->n++] = *job;
+}
+
+/* n_ranks ranks, with the optimiser's state on each of them and shared out. */
+static void check_cases_with(const case_list *l, uint32_t n_ranks, const team_outcome *alone, double tolerance)
+{
+    team_job sharded[MOST_CASES];
+    for (size_t i = 0; i < l->n; i++) {
+        sharded[i] = l->jobs[i];
+        sharded[i].params.shard_optimiser = true;
+    }
+    team_outcome *whole = team_run_all(l->jobs, l->n, n_ranks), *parts = team_run_all(sharded, l->n, n_ranks);
+    for (size_t i = 0; i < l->n; i++) {
+        const team_outcome *all = &whole[i * n_ranks];
+        check_ranks_agree(l->names[i], &l->jobs[i], all, n_ranks);
+        if (tolerance > 0) {
+            check_scores(l->names[i], &l->jobs[i], all, &alone[i]);
+            check_close(l->names[i], all, &alone[i], n_ranks == 1 ? 0 : tolerance);
+        }
+        check_shards(l->names[i], &sharded[i], n_ranks, &parts[i * n_ranks], all);
+    }
+    free(whole);
+    free(parts);
 }
 
 /* `tolerance` 0: one rank's numbers are others. */
-static void check_job(const char *what, const team_job *job, double tolerance)
+static void check_cases(const case_list *l, double tolerance)
 {
-    team_outcome *alone = train_alone(job);
-    assert_true(isfinite(norm_of(alone->n_kept[0], alone->kept[0])));
-    for (uint32_t n = 1; n <= MOST_RANKS; n++) {
-        team_outcome *all = team_run(job, n);
-        check_ranks_agree(what, job, all, n);
-        if (tolerance > 0) {
-            check_scores(what, job, &all[0], alone);
-            check_close(what, &all[0], alone, n == 1 ? 0 : tolerance);
-        }
-        check_shards(what, job, n, &all[0]);
-        free(all);
+    team_job jobs[MOST_CASES];
+    for (size_t i = 0; i < l->n; i++) {
+        jobs[i] = l->jobs[i];
+        jobs[i].alone = true;
     }
+    team_outcome *alone = team_run_all(jobs, l->n, 1);
+    for (uint32_t n = 1; n <= MOST_RANKS; n++)
+        check_cases_with(l, n, alone, tolerance);
     free(alone);
 }
 
-static team_job plain_job(void)
+static team_job plain_job(const comet_net *net)
 {
-    team_job job = team_job_of(net_of(PLAIN_NET));
+    team_job job = team_job_of(net);
     job.bucket_floats = 256;
     job.n_rooms = 3;
     return job;
 }
 
-static void end_job(const team_job *job)
+/* A job, with fused updates as well. */
+static void add_both(case_list *l, const char *name, const char *fused_name, team_job job)
 {
-    comet_net_destroy((comet_net *)(uintptr_t)job->net);
+    add_case(l, name, &job);
+    job.params.fused_update = true;
+    job.apart = false;
+    add_case(l, fused_name, &job);
 }
 
-static void sgd_agrees(void **state)
+static void optimisers_agree(void **state)
 {
-    team_job job = plain_job();
-    check_job("sgd", &job, 1e-5);
+    comet_net *net = net_of(PLAIN_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
+    add_both(&l, "sgd", "sgd, fused", job);
     job.apart = true;
     job.params.optimiser.nesterov = true;
-    check_job("nesterov, apart", &job, 1e-5);
+    add_both(&l, "nesterov, apart", "nesterov, fused", job);
+    job.params.optimiser.nesterov = false;
     job.params.optimiser.momentum = 0;
-    check_job("no momentum", &job, 1e-5);
-    end_job(&job);
-}
-
-static void fused_updates_agree(void **state)
-{
-    team_job job = plain_job();
-    job.params.fused_update = true;
-    check_job("fused", &job, 1e-5);
-    job.params.optimiser.momentum = 0;
-    check_job("fused, no momentum", &job, 1e-5);
-    end_job(&job);
-}
-
-/* eps: gradients that are all rounding would move weights as far as others. */
-static void adamw_agrees(void **state)
-{
-    team_job job = plain_job();
+    add_both(&l, "no momentum", "no momentum, fused", job);
     comet_optimiser_init(&job.params.optimiser, COMET_OPTIMISER_ADAMW);
-    job.params.optimiser.eps = 1e-3;
+    job.params.optimiser.eps = 1e-3; /* gradients that are all rounding would move weights as far as others */
     job.rate = 0.01;
-    check_job("adamw", &job, 1e-5);
-    job.params.fused_update = true;
-    check_job("adamw, fused", &job, 1e-5);
-    end_job(&job);
+    add_both(&l, "adamw", "adamw, fused", job);
+    check_cases(&l, 1e-5);
+    comet_net_destroy(net);
 }
 
-static void clipped_gradients_agree(void **state)
+static void clipped_and_accumulated_gradients_agree(void **state)
 {
-    team_job job = plain_job();
+    comet_net *net = net_of(PLAIN_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
     job.params.optimiser.clip_norm = 0.1f;
-    check_job("clipped", &job, 1e-5);
-    team_outcome *clipped = train_alone(&job);
-    job.params.optimiser.clip_norm = 0;
-    team_outcome *whole = train_alone(&job);
-    assert_true(team_distance(clipped, whole, COMET_TENSOR_MOMENTUM) > 0.1);
-    free(clipped);
-    free(whole);
-    end_job(&job);
-}
-
-static void accumulated_batches_agree(void **state)
-{
-    team_job job = plain_job();
+    add_case(&l, "clipped", &job);
     job.params.accumulate = 2;
-    check_job("accumulate 2", &job, 1e-5);
-    job.params.optimiser.clip_norm = 0.1f;
-    check_job("accumulate 2, clipped", &job, 1e-5);
-    end_job(&job);
+    add_case(&l, "clipped, accumulated", &job);
+    job.params.optimiser.clip_norm = 0;
+    add_case(&l, "accumulated", &job);
+    check_cases(&l, 1e-5);
+    team_outcome *all = team_run_all(l.jobs, l.n, 2);
+    assert_true(team_distance(&all[2], &all[4], COMET_TENSOR_MOMENTUM) > 0.1); /* clipping does something */
+    free(all);
+    comet_net_destroy(net);
 }
 
 static void groups_agree(void **state)
 {
-    team_job job = plain_job();
+    comet_net *net = net_of(PLAIN_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
     job.params.freeze = "conv1,fc1.bias";
-    check_job("frozen", &job, 1e-5);
+    add_both(&l, "frozen", "frozen, fused", job);
     job.params.rates = "fc2=3x,conv2.bias=0.001";
     job.params.rate_base = job.rate;
-    check_job("frozen, rates", &job, 1e-5);
-    job.params.fused_update = true;
-    check_job("frozen, rates, fused", &job, 1e-5);
-    end_job(&job);
-}
-
-/* Bias alone, weight alone, one layer alone. */
-static void few_trained_parameters_agree(void **state)
-{
-    static const char *const freeze[] = {"*,!fc2.bias", "*,!conv2.weight", "*,!conv1.weight,!fc2.bias"};
-    team_job job = plain_job();
-    for (size_t i = 0; i < COUNT_OF(freeze); i++) {
-        job.params.freeze = freeze[i];
-        check_job(freeze[i], &job, 1e-5);
-    }
-    end_job(&job);
+    add_both(&l, "frozen, rates", "frozen, rates, fused", job);
+    job.params.rates = NULL;
+    job.params.freeze = "*,!fc2.bias";
+    add_both(&l, "one bias", "one bias, fused", job);
+    job.params.freeze = "*,!conv2.weight";
+    add_both(&l, "one weight", "one weight, fused", job);
+    job.params.freeze = "*,!conv1.weight,!fc2.bias";
+    add_both(&l, "two", "two, fused", job);
+    check_cases(&l, 1e-5);
+    comet_net_destroy(net);
 }
 
 /* ---- batch norm ---- */
@@ -202,24 +206,24 @@ static void few_trained_parameters_agree(void **state)
 /* Each rank normalises by its own images: other numbers than one rank's, but the same on all ranks. */
 static void local_batch_norms_agree(void **state)
 {
-    team_job job = team_job_of(net_of(TINY_NET));
-    job.bucket_floats = 256;
+    comet_net *net = net_of(TINY_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
     job.n_rooms = 2;
-    check_job("local batch norm", &job, 0);
-    job.params.fused_update = true;
-    check_job("local batch norm, fused", &job, 0);
-    job.params.fused_update = false;
+    add_both(&l, "local batch norm", "local batch norm, fused", job);
     job.params.accumulate = 2;
-    check_job("local batch norm, accumulate 2", &job, 0);
-    end_job(&job);
+    add_case(&l, "local batch norm, accumulated", &job);
+    check_cases(&l, 0);
+    comet_net_destroy(net);
 }
 
 /* Statistics are means over ranks: of one step, by hand. */
 static void running_statistics_are_means(void **state)
 {
-    team_job job = team_job_of(net_of(TINY_NET));
+    comet_net *net = net_of(TINY_NET);
+    team_job job = team_job_of(net);
     job.n_steps = 1;
-    team_outcome *all = team_run(&job, 2);
+    team_outcome *all = team_run(&job, 2, 0, NULL);
     float mean[TEAM_FLOATS] = {0};
     const uint64_t n = all[0].n_kept[COMET_TENSOR_STATISTIC];
     assert_int_equal(n, 16);
@@ -229,104 +233,105 @@ static void running_statistics_are_means(void **state)
         half.alone = true;
         half.n_batch = 12;
         half.first_row = 6 * r;
-        team_outcome *own = team_run(&half, 1);
+        team_outcome *own = team_run(&half, 1, 0, NULL);
         for (uint64_t i = 0; i < n; i++)
             mean[i] += own->kept[COMET_TENSOR_STATISTIC][i] / 2;
         free(own);
     }
     assert_true(relative_distance(n, all[0].kept[COMET_TENSOR_STATISTIC], mean) < 1e-6);
     free(all);
-    end_job(&job);
+    comet_net_destroy(net);
 }
 
 /* ---- the same again ---- */
 
 static void runs_repeat(void **state)
 {
-    team_job job = team_job_of(net_of(TINY_NET));
-    job.bucket_floats = 256;
-    job.n_rooms = 3;
-    job.params.fused_update = true;
-    for (int shards = 0; shards < 2; shards++) {
-        job.params.shard_optimiser = shards;
-        team_outcome *a = team_run(&job, 3), *b = team_run(&job, 3);
+    comet_net *net = net_of(TINY_NET);
+    team_job jobs[2];
+    jobs[0] = plain_job(net);
+    jobs[0].params.fused_update = true;
+    jobs[1] = jobs[0];
+    jobs[1].params.shard_optimiser = true;
+    team_outcome *a = team_run_all(jobs, 2, 3), *b = team_run_all(jobs, 2, 3);
+    for (size_t i = 0; i < 6; i++) {
         for (int kind = 0; kind < TEAM_KINDS; kind++)
-            assert_true(team_same_bits(a, b, kind));
-        assert_memory_equal(a->scores, b->scores, sizeof a->scores);
-        free(a);
-        free(b);
+            assert_true(team_same_bits(&a[i], &b[i], kind));
+        assert_memory_equal(a[i].scores, b[i].scores, sizeof a[i].scores);
     }
-    end_job(&job);
+    free(a);
+    free(b);
+    comet_net_destroy(net);
 }
 
 /* ---- buckets and rooms ---- */
 
-/* How gradients are cut does not matter: with one room, more rooms than buckets, and all in one bucket. */
+/* How gradients are cut does not matter: sums are in the order of the ranks. With one room, more rooms than buckets, and all in
+ * one bucket. */
 static void cuts_do_not_matter(void **state)
 {
     static const struct {
         uint64_t floats;
         uint32_t n_rooms;
-    } cuts[] = {{16, 8}, {64, 1}, {64, 2}, {208, 8}, {1024, 5}};
-    team_job job = plain_job();
-    job.bucket_floats = 0;
-    for (int k = 0; k < 4; k++) {
-        job.params.fused_update = k % 2;
-        job.params.shard_optimiser = k / 2;
-        team_outcome *whole = team_run(&job, 3);
-        assert_int_equal(whole->n_buckets, 1);
-        for (size_t i = 0; i < COUNT_OF(cuts); i++) {
-            team_job cut = job;
-            cut.bucket_floats = cuts[i].floats;
-            cut.n_rooms = cuts[i].n_rooms;
-            team_outcome *all = team_run(&cut, 3);
-            check_ranks_agree("cut", &cut, all, 3);
-            assert_true(all->n_buckets > 2);
-            if (cuts[i].floats <= 64)
-                assert_true(all->n_buckets > 8);
-            check_close("cut", all, whole,
-                        1e-6); /* floats of another segment are summed up by another rank, in the same order */
-            free(all);
-        }
-        free(whole);
+    } cuts[] = {{0, 0}, {16, 8}, {64, 1}, {64, 2}, {208, 8}, {1024, 5}};
+    enum { N_CUTS = COUNT_OF(cuts), N_RANKS = 3 };
+    comet_net *net = net_of(PLAIN_NET);
+    team_job jobs[4 * N_CUTS];
+    for (int i = 0; i < 4 * N_CUTS; i++) {
+        jobs[i] = team_job_of(net);
+        jobs[i].n_steps = 2;
+        jobs[i].params.fused_update = i / N_CUTS % 2;
+        jobs[i].params.shard_optimiser = i / N_CUTS / 2;
+        jobs[i].bucket_floats = cuts[i % N_CUTS].floats;
+        jobs[i].n_rooms = cuts[i % N_CUTS].n_rooms;
     }
-    end_job(&job);
+    team_outcome *all = team_run_all(jobs, 4 * N_CUTS, N_RANKS);
+    for (int i = 0; i < 4 * N_CUTS; i++) {
+        check_ranks_agree("cut", &jobs[i], &all[i * N_RANKS], N_RANKS);
+        assert_true(team_same_bits(&all[i * N_RANKS], &all[0], COMET_TENSOR_WEIGHT));
+        assert_true(i % N_CUTS == 0 ? all[i * N_RANKS].n_buckets == 1 : all[i * N_RANKS].n_buckets > 2);
+        assert_true(all[i * N_RANKS].n_buckets > 8 || jobs[i].bucket_floats == 0 || jobs[i].bucket_floats > 64);
+    }
+    free(all);
+    comet_net_destroy(net);
 }
 
 /* A layer larger than a bucket of the usual size, and others. */
 static void large_layers_agree(void **state)
 {
-    team_job job = team_job_of(net_of("net large\n"
-                                      "input 8 5 5\n"
-                                      "flat = flatten\n"
-                                      "fc1 = linear out=2000\n"
-                                      "relu1 = relu\n"
-                                      "fc2 = linear out=2000\n"
-                                      "relu2 = relu\n"
-                                      "fc3 = linear out=4\n"));
+    comet_net *net = net_of("net large\n"
+                            "input 8 5 5\n"
+                            "flat = flatten\n"
+                            "fc1 = linear out=2000\n"
+                            "relu1 = relu\n"
+                            "fc2 = linear out=2000\n"
+                            "relu2 = relu\n"
+                            "fc3 = linear out=4\n");
+    team_job job = team_job_of(net);
     job.n_steps = 2;
     job.params.fused_update = true;
-    team_outcome *alone = train_alone(&job), *all = team_run(&job, 2);
-    assert_true(all->n_buckets > 8);
-    check_ranks_agree("large", &job, all, 2);
-    check_scores("large", &job, all, alone);
-    check_close("large", all, alone, 1e-5);
-    check_shards("large", &job, 2, all);
-    free(alone);
-    free(all);
-    end_job(&job);
+    team_job alone = job, sharded = job;
+    alone.alone = true;
+    sharded.params.shard_optimiser = true;
+    team_outcome *one = team_run(&alone, 1, 0, NULL), *two = team_run(&job, 2, 0, NULL),
+                 *parts = team_run(&sharded, 2, 0, NULL);
+    assert_true(two->n_buckets > 8);
+    check_ranks_agree("large", &job, two, 2);
+    check_scores("large", &job, two, one);
+    check_close("large", two, one, 1e-5);
+    check_shards("large", &job, 2, parts, two);
+    free(one);
+    free(two);
+    free(parts);
+    comet_net_destroy(net);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_agrees),
-        cmocka_unit_test(fused_updates_agree),
-        cmocka_unit_test(adamw_agrees),
-        cmocka_unit_test(clipped_gradients_agree),
-        cmocka_unit_test(accumulated_batches_agree),
+        cmocka_unit_test(optimisers_agree),
+        cmocka_unit_test(clipped_and_accumulated_gradients_agree),
         cmocka_unit_test(groups_agree),
-        cmocka_unit_test(few_trained_parameters_agree),
         cmocka_unit_test(local_batch_norms_agree),
         cmocka_unit_test(running_statistics_are_means),
         cmocka_unit_test(runs_repeat),
