@@ -365,7 +365,7 @@ comet_status exchange_finish(comet_model *m)
     return joins_statistics(m) ? statistics_finish(m) : COMET_OK;
 }
 
-/* ---- updates that are not fused, with the state shared out ---- */
+/* ---- updates that are not fused ---- */
 
 comet_status exchange_squares(comet_model *m, double *squares)
 {
