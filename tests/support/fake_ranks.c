@@ -21,7 +21,7 @@
 
 enum { MOST_SECONDS = 280, SENTENCE_BYTES = 400 }; /* a rank that waits for ever ends before ctest does */
 
-enum { CALL_SUM, CALL_BROADCAST, CALL_REDUCE }; /* calls; the kind of a reduction is added */
+typedef enum call { CALL_SUM, CALL_BROADCAST, CALL_REDUCE, CALL_GATHER = CALL_REDUCE + COMET_REDUCE_GATHER } call;
 
 /* What a rank says about its call. */
 typedef struct word {
@@ -30,12 +30,10 @@ typedef struct word {
 
 /* A reduction under way: done, but not given yet. */
 typedef struct reduction {
-    bool used;
-    uint32_t number;
     comet_reduction kind;
-    float *data, *done;
+    float *data, *done; /* done: NULL where none is under way */
     size_t n;
-    uint32_t n_asked;
+    uint32_t n_unfinished; /* how often it still says that it is not done */
 } reduction;
 
 typedef struct fake_rank {
@@ -102,7 +100,7 @@ static comet_status compare(const word *mine, const word *other, uint32_t rank, 
 }
 
 /* Rank 0 hears what all others call and says what it calls. */
-static comet_status meet(fake_rank *r, uint64_t c, uint64_t key, size_t n)
+static comet_status meet(fake_rank *r, call c, uint64_t key, size_t n)
 {
     const word mine = {c, key, n};
     word other;
@@ -224,64 +222,62 @@ static void count_bytes(fake_rank *r, comet_reduction kind, size_t n)
     r->figures.bytes_plain += bytes;
 }
 
-/* A free place, or NULL. */
-static reduction *free_place(fake_rank *r)
+static comet_status free_number(const fake_rank *r, uint32_t *number)
 {
-    for (int i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
-        if (!r->under_way[i].used)
-            return &r->under_way[i];
-    return NULL;
-}
-
-/* The one of this number, or NULL. */
-static reduction *find(fake_rank *r, uint32_t number)
-{
-    for (int i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
-        if (r->under_way[i].used && r->under_way[i].number == number)
-            return &r->under_way[i];
-    return NULL;
+    for (*number = 0; *number < COMET_RANKS_MAX_REDUCTIONS; ++*number)
+        if (!r->under_way[*number].done)
+            return COMET_OK;
+    return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
 }
 
 static comet_status fake_reduce_begin(void *self, comet_reduction kind, uint64_t key, float *data, size_t n, uint32_t *number)
 {
     fake_rank *r = self;
-    reduction *d = free_place(r);
     const double start = comet_seconds();
-    if (!d)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%d reductions are under way, as many as can be", COMET_RANKS_MAX_REDUCTIONS);
-    *d = (reduction){.kind = kind, .data = data, .n = n, .done = need_malloc(n * sizeof *data)};
+    TRY(free_number(r, number));
+    reduction *d = &r->under_way[*number];
+    *d = (reduction){.kind = kind,
+                     .data = data,
+                     .n = n,
+                     .done = need_malloc(n * sizeof *data),
+                     .n_unfinished = (r->table.rank + r->n_begun++) % 3};
     memcpy(d->done, data, n * sizeof *data);
     make_nan(data, n);
-    TRY(meet(r, (uint64_t)CALL_REDUCE + (uint64_t)kind, key, n));
+    TRY(meet(r, (call)(CALL_REDUCE + kind), key, n));
     TRY(kind == COMET_REDUCE_GATHER ? gather(r, d->done, n) : add_up(r, d->done, n, sizeof *data, add_floats));
     count_bytes(r, kind, n);
     r->figures.seconds_moving += comet_seconds() - start;
-    d->used = true;
-    *number = d->number = r->n_begun++;
     return COMET_OK;
+}
+
+static bool is_under_way(const fake_rank *r, uint32_t number)
+{
+    return number < COMET_RANKS_MAX_REDUCTIONS && r->under_way[number].done;
 }
 
 static bool fake_reduce_is_done(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    reduction *d = find(r, number);
-    assert_non_null(d);
-    return d->n_asked++ >= (r->table.rank + number) % 3;
+    assert_true(is_under_way(r, number));
+    reduction *d = &r->under_way[number];
+    if (d->n_unfinished == 0)
+        return true;
+    d->n_unfinished--;
+    return false;
 }
 
 static comet_status fake_reduce_end(void *self, uint32_t number)
 {
     fake_rank *r = self;
-    reduction *d = find(r, number);
-    size_t first = 0;
-    if (!d)
-        return comet_fail(COMET_ERROR_ARGUMENT, "reduction %u is not under way; %u were begun", number, r->n_begun);
-    size_t count = d->n;
+    if (!is_under_way(r, number))
+        return comet_fail(COMET_ERROR_ARGUMENT, "the end of reduction %u was asked for, which is not under way", number);
+    reduction *d = &r->under_way[number];
+    size_t first = 0, count = d->n;
     if (d->kind == COMET_REDUCE_SEGMENT)
         comet_ranks_segment(d->n, r->table.n_ranks, r->table.rank, &first, &count);
     memcpy(d->data + first, d->done + first, count * sizeof *d->data);
     free(d->done);
-    d->used = false;
+    d->done = NULL;
     return COMET_OK;
 }
 

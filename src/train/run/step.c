@@ -235,7 +235,7 @@ comet_status comet_model_gradients(comet_model *m, const float *images, const ui
 
 static comet_status squares_of_gradients(comet_model *m, double *squares)
 {
-    if (exchange_shards(m))
+    if (m->exchange)
         return exchange_squares(m, squares);
     *squares = sum_of_squares(m->n_learnt, m->gradients);
     return COMET_OK;

@@ -6,9 +6,6 @@
 #include "base/bytes.h"
 #include "comet/ranks.h"
 
-/* 2 MiB: long enough that latency hardly counts, short enough that the first is under way early in backward. */
-enum { BUCKET_FLOATS = 1 << 19 };
-
 static comet_status add_piece(bucket_list *list, const bucket_piece *piece)
 {
     /* Memory grows by doubling: it is full where the count is a power of two. */
@@ -27,9 +24,9 @@ static comet_status add_parameter(bucket_list *list, const comet_model *m, const
     if (!is_trained(m, index))
         return COMET_OK;
     const uint64_t n = m->parameters[index].n;
-    for (uint64_t first = 0; first < n; first += BUCKET_FLOATS)
+    for (uint64_t first = 0; first < n; first += list->n_limit)
         TRY(add_piece(
-            list, &(bucket_piece){.op = o->index, .parameter = index, .first = first, .n = min_u64(BUCKET_FLOATS, n - first)}));
+            list, &(bucket_piece){.op = o->index, .parameter = index, .first = first, .n = min_u64(list->n_limit, n - first)}));
     return COMET_OK;
 }
 
@@ -74,7 +71,7 @@ static comet_status cut(bucket_list *list, const comet_model *m)
     for (uint32_t i = 0; i < list->n_pieces; i++) {
         bucket_piece *p = &list->pieces[i];
         const uint64_t n = padded_floats(p->n);
-        if (now.n > 0 && now.n + n > BUCKET_FLOATS) {
+        if (now.n > 0 && now.n + n > list->n_limit) {
             close_bucket(list, m, &now);
             now = (bucket){.first_piece = i};
         }
@@ -87,9 +84,9 @@ static comet_status cut(bucket_list *list, const comet_model *m)
     return COMET_OK;
 }
 
-comet_status bucket_list_make(bucket_list *list, const comet_model *m)
+comet_status bucket_list_make(bucket_list *list, const comet_model *m, uint64_t n_limit)
 {
-    *list = (bucket_list){0};
+    *list = (bucket_list){.n_limit = n_limit};
     TRY(add_pieces(list, m));
     return cut(list, m);
 }

@@ -2,7 +2,7 @@
  * How the gradients of a model are cut into buckets, in which they travel between ranks.
  *
  * Pieces are parameters, or parts of large ones, in the order in which backward finishes their gradients. A bucket is a run of
- * pieces, at most BUCKET_FLOATS together. Each rank has its segment of every bucket (comet_ranks_segment): the part that it
+ * pieces, at most n_limit floats together. Each rank has its segment of every bucket (comet_ranks_segment): the part that it
  * adds up, and whose optimiser's state it keeps where that is shared out. The states of a rank's segments lie one after
  * another.
  */
@@ -28,12 +28,13 @@ typedef struct bucket_list {
     bucket_piece *pieces;
     bucket *buckets;
     uint32_t n_pieces, n_buckets;
+    uint64_t n_limit;
     uint64_t n_most; /* floats of the largest bucket */
     uint64_t n_own;  /* floats of this rank's segments together */
 } bucket_list;
 
-/* For a model with ranks whose buffers are declared. */
-comet_status bucket_list_make(bucket_list *list, const comet_model *m);
+/* For a model with ranks whose buffers are declared. n_limit: a multiple of COMET_RANKS_ALIGNMENT. */
+comet_status bucket_list_make(bucket_list *list, const comet_model *m, uint64_t n_limit);
 void bucket_list_free(bucket_list *list);
 
 /* The part of a piece that lies in this rank's segment, as floats of the bucket; *n is 0 where none does. */

@@ -12,9 +12,10 @@
 #include "train/update/update.h"
 
 enum {
-    MAX_ROOMS = 8,       /* 16 MiB: at 1 Gbit/s, about what the last layers of a net make while one bucket is under way */
-    GATHER_BEHIND = 4,   /* shared out: so many buckets are on their way to segments before the first comes back as weights */
-    KEY_STATISTICS = -1, /* of reductions; those of buckets are their numbers */
+    BUCKET_FLOATS = 1 << 19, /* 2 MiB: long enough that latency hardly counts, short enough that the first leaves early */
+    MAX_ROOMS = 8,           /* 16 MiB: at 1 Gbit/s, what the last layers of a net make while one bucket is under way */
+    GATHER_BEHIND = 4,       /* shared out: so many are on their way to segments before the first comes back as weights */
+    KEY_STATISTICS = -1,     /* of reductions; those of buckets are their numbers */
 };
 
 struct exchange {
@@ -26,6 +27,17 @@ struct exchange {
     uint64_t n_statistics; /* floats of running statistics that move */
     uint32_t statistics_number;
 };
+
+static struct {
+    uint64_t bucket_floats;
+    uint32_t n_rooms;
+} limits = {BUCKET_FLOATS, MAX_ROOMS};
+
+void exchange_limit(uint64_t bucket_floats, uint32_t n_rooms)
+{
+    limits.bucket_floats = padded_floats(min_u64(max_u64(bucket_floats, 1), BUCKET_FLOATS));
+    limits.n_rooms = n_rooms < 1 ? 1 : n_rooms < MAX_ROOMS ? n_rooms : MAX_ROOMS;
+}
 
 static const comet_ranks *ranks_of(const comet_model *m)
 {
@@ -72,8 +84,8 @@ comet_status exchange_plan(comet_model *m)
     exchange *e = m->exchange = calloc(1, sizeof *e);
     if (!e)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate the exchange of gradients");
-    TRY(bucket_list_make(&e->list, m));
-    e->n_rooms = e->list.n_buckets < MAX_ROOMS ? e->list.n_buckets : MAX_ROOMS;
+    TRY(bucket_list_make(&e->list, m, limits.bucket_floats));
+    e->n_rooms = e->list.n_buckets < limits.n_rooms ? e->list.n_buckets : limits.n_rooms;
     e->n_statistics = for_statistics(m, NULL);
     if (m->params.shard_optimiser)
         m->n_state = e->list.n_own;
@@ -355,7 +367,7 @@ comet_status exchange_finish(comet_model *m)
     return joins_statistics(m) ? statistics_finish(m) : COMET_OK;
 }
 
-/* ---- updates that are not fused, with the state shared out ---- */
+/* ---- updates that are not fused ---- */
 
 comet_status exchange_squares(comet_model *m, double *squares)
 {

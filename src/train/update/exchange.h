@@ -37,10 +37,16 @@ comet_status exchange_finish(comet_model *m);
 
 const bucket_list *exchange_buckets(const comet_model *m);
 
+/* For tests: models planned from now on have smaller buckets and fewer rooms. At most what is usual. */
+void exchange_limit(uint64_t bucket_floats, uint32_t n_rooms);
+
+/* For updates that are not fused: the sum of squares of all gradients. It has the same bits whether the optimiser's state is
+ * shared out or not, as each rank adds up its segments in either case. */
+comet_status exchange_squares(comet_model *m, double *squares);
+
 /* Is the optimiser's state shared out? */
 bool exchange_shards(const comet_model *m);
-/* Only then, for updates that are not fused: the sum of squares of all gradients, and the update itself. */
-comet_status exchange_squares(comet_model *m, double *squares);
+/* Only then, for updates that are not fused: the update itself. */
 comet_status exchange_update(comet_model *m, const optimiser_step *s);
 
 #endif
