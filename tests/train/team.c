@@ -174,6 +174,16 @@ team_outcome *team_run_all(const team_job *jobs, size_t n_jobs, uint32_t n_ranks
     return run((job_list){jobs, n_jobs, 0}, n_ranks, NULL);
 }
 
+uint64_t team_hash(const comet_model *m, comet_tensor_kind kind)
+{
+    team_outcome *out = need_malloc(sizeof *out);
+    *out = (team_outcome){0};
+    look_at_tensors(m, false, out);
+    const uint64_t hash = out->bits[kind];
+    free(out);
+    return hash;
+}
+
 bool team_same_bits(const team_outcome *a, const team_outcome *b, int kind)
 {
     return a->bits[kind] == b->bits[kind] && a->n_kept[kind] == b->n_kept[kind];

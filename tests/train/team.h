@@ -48,6 +48,9 @@ team_outcome *team_run_all(const team_job *jobs, size_t n_jobs, uint32_t n_ranks
 comet_model_params team_params(const team_job *job, const comet_ranks *ranks);
 void team_batch(const team_job *job, trial *t, const comet_ranks *ranks, uint64_t number);
 
+/* A hash of all tensors of a kind. */
+uint64_t team_hash(const comet_model *m, comet_tensor_kind kind);
+
 /* The same bits in every step. */
 bool team_same_bits(const team_outcome *a, const team_outcome *b, int kind);
 /* relative_distance of what is kept of that kind. */

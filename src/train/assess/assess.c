@@ -329,7 +329,8 @@ static void loss_known(void *self, comet_model *m, double loss)
 {
     assessment *a = self;
     count_held(m);
-    keep_deviations(m);
+    if (!a->joint || (is_last_batch(m) && isfinite(loss))) /* bounds depend on them: ranks keep none that are not joined */
+        keep_deviations(m);
     const bool unsafe = !isfinite(loss) || is_spike(a, loss);
     a->due = a->due && !unsafe; /* there will be no gradients, or gradients that say nothing about the next ones */
     if (unsafe)
@@ -351,7 +352,7 @@ static comet_status step_begins(void *self, comet_model *m)
 {
     assessment *a = self;
     a->began = comet_seconds();
-    a->due = !a->frozen && m->n_accumulated + 1 == m->params.accumulate && adapt_due(a->adapt, m->step);
+    a->due = !a->frozen && is_last_batch(m) && adapt_due(a->adapt, m->step);
     forget_observations(a, comet_store_n_slots(m->store));
     return measure_begin(m);
 }

@@ -141,6 +141,12 @@ static inline uint64_t first_row_of_rank(const comet_model *m)
     return m->params.ranks ? (uint64_t)m->params.ranks->rank * m->params.batch : 0;
 }
 
+/* Has this batch the last of the gradients that an update takes? */
+static inline bool is_last_batch(const comet_model *m)
+{
+    return m->n_accumulated + 1 == m->params.accumulate;
+}
+
 /* The moment of op o's backward: phase 0, gradients of weights; phase 1, gradient of its input. */
 static inline uint32_t moment_backward(const comet_model *m, const op *o, uint32_t phase)
 {

@@ -83,12 +83,6 @@ static comet_status add_gradients(comet_model *m, op *o)
     return COMET_OK;
 }
 
-/* Has this batch the last of the gradients that an update takes? */
-static bool is_last_batch(const comet_model *m)
-{
-    return m->n_accumulated + 1 == m->params.accumulate;
-}
-
 static comet_status finish_gradient(comet_model *m, const op *o)
 {
     comet_status status = COMET_OK;
