@@ -6,6 +6,7 @@
  *   comet_dist_start      joins the other ranks; comet_dist_end leaves together
  *   comet_dist_agree      were all ranks started alike?
  *   comet_dist_fail       tells the other ranks that this one ends
+ *   comet_dist_hold       time to save after SIGTERM
  *   comet_dist_module     which MPIs this build can use
  *
  * MPI is in a module beside the program, which is loaded by comet_dist_start and by nothing else. A thread of its own moves
@@ -72,6 +73,11 @@ comet_status comet_dist_end(comet_ranks *ranks);
 /* Tells the other ranks that this one ends because of `sentence`; they end without another word. Returns when they know, or
  * after a second. The caller then prints the sentence and exits with a code that is not 0; comet_dist_end is not called. */
 void comet_dist_fail(comet_ranks *ranks, const char *sentence);
+
+/* To be called in the program's handler of SIGTERM and SIGINT, with or without ranks. Open MPI's mpirun kills ranks one second
+ * after SIGTERM: this stops it until the ranks of this machine have left, for 5 minutes at most. Other launchers wait by themselves.
+ * Safe in signal handlers. */
+void comet_dist_hold(void);
 
 /* Are all ranks started alike? `text` has lines "what: value". Where a rank's differ from rank 0's, all ranks return
  * COMET_ERROR_ARGUMENT with the same sentence, which names the first difference and the rank: "rank 2 on host b was started

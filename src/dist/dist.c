@@ -8,6 +8,7 @@
 #include "base/describe.h"
 #include "base/status.h"
 #include "dist/group.h"
+#include "dist/guard.h"
 #include "dist/launcher.h"
 #include "dist/module.h"
 
@@ -77,6 +78,7 @@ comet_status comet_dist_start(const comet_dist_params *params, comet_ranks *rank
     const mover_settings settings = {.open = open_module,
                                      .arg = &o,
                                      .silent_seconds = params->silent_seconds,
+                                     .hold_launcher = o.launch.launcher == COMET_LAUNCHER_OPENMPI,
                                      .ending = params->ending,
                                      .user = params->user,
                                      .end = end_process};
@@ -93,6 +95,11 @@ void comet_dist_fail(comet_ranks *ranks, const char *sentence)
     char text[512];
     snprintf(text, sizeof text, "rank %u on host %s: %s", ranks->rank, comet_dist_host(ranks, ranks->rank), sentence);
     group_tell(ranks, text);
+}
+
+void comet_dist_hold(void)
+{
+    guard_hold();
 }
 
 const char *comet_dist_host(const comet_ranks *ranks, uint32_t rank)

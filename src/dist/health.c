@@ -2,19 +2,11 @@
  * A star: every rank sends a beat to rank 0 each second, and rank 0 one to every rank. A rank that ends tells rank 0, which
  * tells all. A rank that was not running itself, because it was stopped or the machine asleep, counts the others' silence from
  * then on.
- *
- * Processes of the same machine are watched through their descriptors (pidfd), which tell at once that one has ended: a
- * launcher gives a rank a second or less to say so before it kills it too.
  */
-#define _DEFAULT_SOURCE /* syscall */
 #include "dist/health.h"
 
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/status.h"
 #include "dist/work.h"
@@ -39,37 +31,9 @@ struct health {
     const card *cards;
     double silent_seconds, last_tick, last_beat;
     bool telling;
-    size_t n_peers, n_watched;
-    struct pollfd *watched; /* processes of this machine */
-    uint32_t *watched_ranks;
+    size_t n_peers;
     peer peers[];
 };
-
-/* POSIX has no name for it. Not there before Linux 5.3, where beats alone must do. */
-static int open_process(uint32_t pid)
-{
-#ifdef SYS_pidfd_open
-    return (int)syscall(SYS_pidfd_open, (pid_t)pid, 0u);
-#else
-    (void)pid;
-    return -1;
-#endif
-}
-
-static void watch_machine(health *h, const transport *t)
-{
-    const card *own = &h->cards[t->rank];
-    for (uint32_t r = 0; r < t->n_ranks; r++) {
-        const card *other = &h->cards[r];
-        if (r == t->rank || other->node != own->node || other->pid_space != own->pid_space || other->pid == own->pid)
-            continue;
-        const int descriptor = open_process(other->pid);
-        if (descriptor < 0)
-            continue;
-        h->watched_ranks[h->n_watched] = r;
-        h->watched[h->n_watched++] = (struct pollfd){.fd = descriptor, .events = POLLIN};
-    }
-}
 
 static comet_status listen_to(peer *p, transport *t)
 {
@@ -93,21 +57,12 @@ static comet_status meet_peers(health *h, transport *t)
 
 comet_status health_create(health **out, transport *t, const card *cards, double silent_seconds)
 {
-    const size_t n = t->n_ranks;
-    health *h = calloc(1, sizeof *h + n * sizeof *h->peers);
-    struct pollfd *watched = calloc(n, sizeof *watched);
-    uint32_t *ranks = calloc(n, sizeof *ranks);
-    if (!h || !watched || !ranks) {
-        free(h);
-        free(watched);
-        free(ranks);
-        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes to watch %zu ranks", n * sizeof *h->peers, n);
-    }
+    health *h = calloc(1, sizeof *h + t->n_ranks * sizeof *h->peers);
+    if (!h)
+        return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes to hear from %u ranks",
+                          t->n_ranks * sizeof *h->peers, t->n_ranks);
     h->cards = cards;
     h->silent_seconds = silent_seconds;
-    h->watched = watched;
-    h->watched_ranks = ranks;
-    watch_machine(h, t);
     *out = h;
     return meet_peers(h, t);
 }
@@ -119,10 +74,6 @@ void health_destroy(health *h, transport *t)
     for (size_t i = 0; i < h->n_peers; i++)
         if (h->peers[i].receiving != TRANSPORT_NONE)
             t->drop(t, h->peers[i].receiving);
-    for (size_t i = 0; i < h->n_watched; i++)
-        close(h->watched[i].fd);
-    free(h->watched);
-    free(h->watched_ranks);
     free(h);
 }
 
@@ -185,29 +136,6 @@ static void find_silent(const health *h, uint32_t own, double now, verdict *foun
     }
 }
 
-/* The lowest other rank of the machine says so. */
-static bool is_lowest_beside(const health *h, uint32_t own, uint32_t ended)
-{
-    for (size_t i = 0; i < h->n_watched; i++)
-        if (h->watched_ranks[i] != ended && h->watched_ranks[i] < own)
-            return false;
-    return true;
-}
-
-static void find_ended(const health *h, uint32_t own, verdict *found)
-{
-    if (h->n_watched == 0 || poll(h->watched, (nfds_t)h->n_watched, 0) <= 0)
-        return;
-    for (size_t i = 0; i < h->n_watched && !found->found; i++) {
-        const uint32_t r = h->watched_ranks[i];
-        if (h->watched[i].revents == 0)
-            continue;
-        found->found = true;
-        found->speak = is_lowest_beside(h, own, r);
-        snprintf(found->text, sizeof found->text, "rank %u on host %s has died; the job ends", r, h->cards[r].host);
-    }
-}
-
 static void forgive(health *h, double seconds)
 {
     for (size_t i = 0; i < h->n_peers; i++)
@@ -223,8 +151,6 @@ comet_status health_tick(health *h, transport *t, verdict *found)
         forgive(h, asleep);
     h->last_tick = now;
     TRY(hear(h, t, now, found));
-    if (!found->found)
-        find_ended(h, t->rank, found);
     if (!found->found)
         find_silent(h, t->rank, now, found);
     return found->found ? COMET_OK : beat(h, t, now);

@@ -14,13 +14,15 @@
 #include <time.h>
 
 #include "base/status.h"
+#include "dist/guard.h"
 #include "dist/health.h"
 
 enum { ERROR_BYTES = 600 };
 
 /* Sleeps, in nanoseconds: while works are under way, and without. */
 enum { SLEEP_FIRST = 10000, SLEEP_WAITED = 50000, SLEEP_MOST = 500000, SLEEP_IDLE = 50000000 };
-enum { SPINS = 200 }; /* looks before the first sleep while the other thread waits */
+enum { PASSING_ON = 300000000 }; /* nanoseconds that rank 0 takes to tell all what it was told */
+enum { SPINS = 200 };            /* looks before the first sleep while the other thread waits */
 
 struct mover {
     mover_settings settings;
@@ -39,6 +41,7 @@ struct mover {
     transport *t;
     card *cards;
     health *health;
+    guard *guard; /* the caller's; letters to it may come from the thread */
     work *moving, **moving_end;
 };
 
@@ -65,6 +68,7 @@ static void tell_others(mover *m, const char *sentence, double seconds)
 /* Rank 0 passes on what it was told, so that all know. */
 static void end_job(mover *m, comet_status status, const verdict *why)
 {
+    guard_end_job(m->guard);
     if (m->health && (why->speak || m->t->rank == 0))
         tell_others(m, why->text, 0.3);
     if (m->settings.ending)
@@ -290,13 +294,17 @@ comet_status mover_create(mover **out, const mover_settings *settings)
     while (!m->opened)
         pthread_cond_wait(&m->to_caller, &m->lock);
     pthread_mutex_unlock(&m->lock);
-    if (!m->failed) {
-        *out = m;
-        return COMET_OK;
+    if (m->failed) {
+        pthread_join(m->thread, NULL);
+        const comet_status status = comet_fail(m->status, "%s", m->error);
+        release(m);
+        return status;
     }
-    pthread_join(m->thread, NULL);
-    const comet_status status = comet_fail(m->status, "%s", m->error);
-    release(m);
+    const comet_status status = guard_create(&m->guard, m->cards, m->t->n_ranks, m->t->rank, settings->hold_launcher);
+    if (status == COMET_OK)
+        *out = m;
+    else
+        mover_destroy(m);
     return status;
 }
 
@@ -304,6 +312,7 @@ void mover_destroy(mover *m)
 {
     if (!m)
         return;
+    guard_dismiss(m->guard);
     pthread_mutex_lock(&m->lock);
     m->closing = true;
     pthread_cond_signal(&m->to_thread);
@@ -360,6 +369,8 @@ comet_status mover_wait(mover *m, work *w)
 
 void mover_leave(mover *m)
 {
+    guard_dismiss(m->guard);
+    m->guard = NULL;
     pthread_mutex_lock(&m->lock);
     m->leaving = true;
     pthread_mutex_unlock(&m->lock);
@@ -367,6 +378,7 @@ void mover_leave(mover *m)
 
 void mover_tell(mover *m, const char *sentence)
 {
+    guard_end_job(m->guard);
     pthread_mutex_lock(&m->lock);
     m->to_tell = sentence;
     pthread_cond_signal(&m->to_thread);
@@ -374,6 +386,7 @@ void mover_tell(mover *m, const char *sentence)
         pthread_cond_wait(&m->to_caller, &m->lock);
     m->to_tell = NULL;
     pthread_mutex_unlock(&m->lock);
+    nanosleep(&(struct timespec){.tv_nsec = PASSING_ON}, NULL);
 }
 
 double mover_seconds_waited(mover *m)

@@ -12,6 +12,7 @@ typedef struct mover_settings {
     transport *(*open)(void *arg, char *error, size_t bytes);
     void *arg;
     double silent_seconds;
+    bool hold_launcher; /* guard_hold stops it */
     /* The job ends. `ending` may print; `end` is called after it and ends the process (the tests' returns). */
     void (*ending)(void *user, const char *sentence, bool speak);
     void *user;

@@ -2,8 +2,8 @@
  * What tests/dist/mpi runs under the launchers of MPI: ranks that check what they get from each other, or of which one dies.
  * usage: mpi_check WHAT [RANK]
  *   exchange [f32|bf16|coded|mpi]   sums, broadcasts, messages and reductions, checked; prints a hash of all sums
- *   leave_out                       as many ranks as the launcher started, then the end
  *   die, stop, fail RANK            the rank gets SIGKILL or SIGSTOP, or fails, while the others reduce
+ *   save                            reduces until SIGTERM, then 3 s more, and leaves: "saved"
  *   agree                           rank 1 has another option
  *   time [FLOATS]                   seconds for reductions in buckets of 4 MB, and for small sums
  */
@@ -176,6 +176,33 @@ static void reduce_for_ever(const char *what, uint32_t victim)
     }
 }
 
+static volatile sig_atomic_t asked;
+
+static void ask(int signal_number)
+{
+    (void)signal_number;
+    comet_dist_hold();
+    asked = 1;
+}
+
+/* The ranks agree on the moment of leaving, as training does. */
+static void save(void)
+{
+    float *data = calloc(BUCKET, sizeof *data);
+    double begin = 0, leave = 0;
+    signal(SIGTERM, ask);
+    signal(SIGINT, ask);
+    while (leave < ranks.n_ranks) {
+        reduce(COMET_REDUCE_ALL, 1, data, BUCKET);
+        begin = asked && begin == 0 ? comet_seconds() : begin;
+        leave = begin > 0 && comet_seconds() - begin > 3;
+        check(ranks.sum(ranks.self, &leave, 1), "sum");
+    }
+    if (ranks.rank == 0)
+        fprintf(stderr, "saved\n");
+    free(data);
+}
+
 static void time_all(size_t n)
 {
     enum { ROUNDS = 5, N_SUMS = 2000 };
@@ -232,6 +259,8 @@ int main(int argc, char **argv)
         check(comet_dist_agree(&ranks, ranks.rank == 1 ? "version: 1\n--rate: 0.2\n" : "version: 1\n--rate: 0.1\n"), "agree");
     else if (strcmp(what, "time") == 0)
         time_all(*word ? strtoul(word, NULL, 10) : 11700000);
+    else if (strcmp(what, "save") == 0)
+        save();
     else
         reduce_for_ever(what, (uint32_t)strtoul(word, NULL, 10));
     check(comet_dist_end(&ranks), "end");
