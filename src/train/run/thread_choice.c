@@ -102,6 +102,7 @@ static comet_status time_threads(void *user, uint32_t n_threads, double *seconds
     params.n_threads = n_threads;
     params.accumulate = 1;
     params.rates = NULL; /* no matter at a rate of 0 */
+    params.ranks = NULL; /* the others are not asked for it */
     choose_compression(t->p->net, &params);
     TRY(comet_model_create(&model, t->p->net, &params));
     const comet_status status = time_steps(model, t, seconds);
