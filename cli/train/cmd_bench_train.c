@@ -24,6 +24,7 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/train_ranks.h"
 #include "train/train_setup.h"
 #include "train/train_tables.h"
 #include "verbs.h"
@@ -55,6 +56,7 @@ typedef struct bench_args {
     batch_list batches;
     mode_list modes;
     convolutions_list convolutions;
+    ranks_args ranks;
     bool json, in_process, turns, assess, table, no_recompute;
 } bench_args;
 
@@ -140,6 +142,10 @@ static const option options[] = {
     {0, "table", NULL, set_flag, AT(table), "print the memory table, too, on stderr"},
     {0, "turns", NULL, set_flag, AT(turns),
      "run all rows at once, step by step in turns: a fair comparison where other work runs"},
+    OPTION_SYNC_BN(bench_args),
+    OPTION_SHARD(bench_args),
+    OPTION_WIRE(bench_args),
+    OPTION_REDUCE(bench_args),
     {0, "in-process", NULL, set_flag, AT(in_process), "measure in this process (default: a fresh one for each row)"},
     OPTION_JSON(bench_args, "one JSON object for each row (default: a table)"),
 };
@@ -147,7 +153,7 @@ static const option options[] = {
 /* ---- one measurement ---- */
 
 typedef struct setting {
-    uint64_t batch;
+    uint64_t batch; /* of all ranks */
     comet_compress_mode mode;
     comet_convolutions convolutions;
 } setting;
@@ -169,6 +175,8 @@ typedef struct measurement {
     double loss;
     comet_memory memory;
     comet_compression_figures compression;
+    comet_ranks_figures ranks; /* of the measured steps */
+    double alone;              /* images/s of one rank alone with its share of the batch */
 } measurement;
 
 /* The library computes no gradients of a loss that is not finite, so the measurement ends. */
@@ -189,14 +197,37 @@ static cli_exit one_step(comet_model *model, bench_batches *batches, uint64_t st
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 
-/* The time to read a batch is not measured. */
-static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batches *batches, measurement *m)
+static comet_ranks_figures ranks_figures(const comet_ranks *r)
 {
+    comet_ranks_figures figures = {.size = sizeof figures};
+    if (r)
+        r->describe(r->self, &figures);
+    return figures;
+}
+
+/* What was added since `then`. */
+static comet_ranks_figures ranks_since(const comet_ranks *r, const comet_ranks_figures *then)
+{
+    comet_ranks_figures now = ranks_figures(r);
+    now.bytes_sent -= then->bytes_sent;
+    now.bytes_plain -= then->bytes_plain;
+    now.seconds_waited -= then->seconds_waited;
+    now.seconds_moving -= then->seconds_moving;
+    return now;
+}
+
+/* The time to read a batch is not measured. */
+static cli_exit run_steps(const bench_args *args, const comet_ranks *ranks, comet_model *model, bench_batches *batches,
+                          measurement *m)
+{
+    comet_ranks_figures then = ranks_figures(ranks);
     cli_exit code = CLI_OK;
     double coded_before = 0;
     for (uint64_t i = 0; i < args->warm + args->steps && code == CLI_OK; i++) {
-        if (i == args->warm)
+        if (i == args->warm) {
             coded_before = compression_of(model).codec_seconds;
+            then = ranks_figures(ranks);
+        }
         if (i >= args->warm && compression_of(model).n_assessments >= CLIMBED)
             comet_model_hold_bounds(model, !args->assess);
         if (args->turns)
@@ -216,6 +247,7 @@ static cli_exit run_steps(const bench_args *args, comet_model *model, bench_batc
     m->memory = memory_of(model);
     m->compression = compression_of(model);
     m->codec_seconds = m->compression.codec_seconds - coded_before;
+    m->ranks = ranks_since(ranks, &then);
     return code;
 }
 
@@ -229,6 +261,8 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.convolutions = s.convolutions;
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
+    params.sync_batch_norm = args->ranks.sync_batch_norm;
+    params.shard_optimiser = args->ranks.shard_optimiser;
     compression_fill(&args->compression, s.mode, &params.compression);
     return params;
 }
@@ -247,9 +281,11 @@ static cli_exit choose_convolutions(const bench_args *args, const comet_net *net
     return code;
 }
 
-static cli_exit measure(const bench_args *args, const comet_net *net, setting s, measurement *m)
+/* s.batch is this rank's share. */
+static cli_exit measure(const bench_args *args, const comet_ranks *ranks, const comet_net *net, setting s, measurement *m)
 {
     comet_model_params params = model_params(args, s);
+    params.ranks = ranks;
     char *choices = NULL;
     const uint64_t n_steps = args->warm + args->steps;
     bench_batches batches = {0};
@@ -266,7 +302,7 @@ static cli_exit measure(const bench_args *args, const comet_net *net, setting s,
     if (code == CLI_OK && args->table)
         memory_table_print(stderr, model);
     if (code == CLI_OK)
-        code = run_steps(args, model, &batches, m);
+        code = run_steps(args, ranks, model, &batches, m);
     comet_model_destroy(model);
     bench_batches_free(&batches);
     free(choices);
@@ -279,11 +315,30 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static json describe(const bench_args *args, const comet_net *net, setting s, measurement *m)
+static double median_of(const bench_args *args, measurement *m)
 {
     const size_t n = (size_t)args->steps;
     qsort(m->seconds, n, sizeof *m->seconds, by_value);
-    const double median = (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2, best = m->seconds[0], b = (double)s.batch;
+    return (m->seconds[(n - 1) / 2] + m->seconds[n / 2]) / 2;
+}
+
+/* Scaling is against one rank alone on this machine, while the others rest. Hidden: of the time in which gradients moved, what
+ * nobody waited for. */
+static void add_ranks(json *j, const bench_args *args, const comet_ranks *r, const measurement *m, double images_per_s)
+{
+    const comet_ranks_figures *f = &m->ranks;
+    json_add_u64(j, "ranks", r->n_ranks);
+    json_add_double(j, "one_rank_images_per_s", m->alone);
+    json_add_double(j, "scaling", images_per_s / m->alone / r->n_ranks);
+    json_add_double(j, "waited_share", f->seconds_waited / m->total);
+    json_add_double(j, "hidden_share", f->seconds_moving > 0 ? fmax(1 - f->seconds_waited / f->seconds_moving, 0) : NAN);
+    json_add_double(j, "sent_bytes_per_step", (double)f->bytes_sent / (double)args->steps);
+    json_add_double(j, "plain_bytes_per_step", (double)f->bytes_plain / (double)args->steps);
+}
+
+static json describe(const bench_args *args, const comet_net *net, const comet_ranks *ranks, setting s, measurement *m)
+{
+    const double median = median_of(args, m), best = m->seconds[0], b = (double)s.batch;
     json j = json_begin();
     json_add_text(&j, "net", comet_net_name(net));
     json_add_u64(&j, "image", comet_net_shape(net, 0).height);
@@ -295,6 +350,8 @@ static json describe(const bench_args *args, const comet_net *net, setting s, me
     json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
+    if (ranks)
+        add_ranks(&j, args, ranks, m, b / median);
     json_add_double(&j, "step_seconds", median);
     json_add_double(&j, "loss", m->loss);
     json_add_u64(&j, "peak_rss_bytes", comet_peak_rss());
@@ -324,9 +381,9 @@ static cli_exit measure_here(const bench_args *args, setting s, char **text)
         comet_net_destroy(net);
         return fail_memory((size_t)args->steps * sizeof *m.seconds);
     }
-    code = measure(args, net, s, &m);
+    code = measure(args, NULL, net, s, &m);
     if (code == CLI_OK) {
-        json j = describe(args, net, s, &m);
+        json j = describe(args, net, NULL, s, &m);
         code = text_of(&j, text);
     }
     free(m.seconds);
@@ -498,15 +555,99 @@ static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
     return code;
 }
 
+/* ---- under an MPI launcher ---- */
+
+static void print_ranks(const cJSON *row)
+{
+    char sent[SIZE_TEXT_BYTES];
+    printf(
+        "  %.0f ranks: %.2f times one rank (%.4g images/s); %.1f %% of the time waited, %.0f %% of transfers hidden, "
+        "%s sent a step\n",
+        json_number(row, "ranks"), json_number(row, "scaling"), json_number(row, "ranks"),
+        json_number(row, "one_rank_images_per_s"), 100 * json_number(row, "waited_share"),
+        100 * json_number(row, "hidden_share"), comet_size_text((uint64_t)json_number(row, "sent_bytes_per_step"), sent));
+}
+
+/* Rank 0 alone with its share, while the others wait for the sum, then all together. */
+static cli_exit measure_together(const bench_args *args, train_ranks *ranks, const comet_net *net, setting s, measurement *m)
+{
+    uint32_t share;
+    double here = 0;
+    cli_exit code = ranks_share_batch(ranks, s.batch, true, &share);
+    const setting own = {share, s.mode, s.convolutions};
+    if (code == CLI_OK && ranks_is_first(ranks)) {
+        code = measure(args, NULL, net, own, m);
+        here = share / median_of(args, m);
+    }
+    const comet_status status = code == CLI_OK ? ranks->table.sum(ranks->table.self, &here, 1) : COMET_OK;
+    if (status != COMET_OK)
+        return fail_status(status, NULL);
+    *m = (measurement){.seconds = m->seconds, .alone = here};
+    return code == CLI_OK ? measure(args, &ranks->table, net, own, m) : code;
+}
+
+static cli_exit bench_together(const bench_args *args, train_ranks *ranks, const comet_net *net, setting s, cJSON **off)
+{
+    measurement m = {.seconds = calloc((size_t)args->steps, sizeof *m.seconds)};
+    char *text = NULL;
+    if (!m.seconds)
+        return fail_memory((size_t)args->steps * sizeof *m.seconds);
+    cli_exit code = measure_together(args, ranks, net, s, &m);
+    if (code == CLI_OK && ranks_is_first(ranks)) {
+        json j = describe(args, net, &ranks->table, s, &m);
+        code = text_of(&j, &text);
+    }
+    if (text && code == CLI_OK)
+        code = show(args, text, off, s.mode);
+    if (text && code == CLI_OK && !args->json) {
+        cJSON *row = cJSON_Parse(text);
+        print_ranks(row);
+        cJSON_Delete(row);
+    }
+    free(text);
+    free(m.seconds);
+    return code;
+}
+
+/* All rows in this process, so that only the peak of the first is its own. */
+static cli_exit bench_ranks(bench_args *args, train_ranks *ranks, const comet_net *net)
+{
+    cli_exit code = args->turns ? fail(CLI_USAGE, "--turns does not go with ranks") : CLI_OK;
+    if (args->n_threads == 0)
+        args->n_threads = ranks_threads(ranks);
+    if (code == CLI_OK && ranks_is_first(ranks) && !args->json)
+        print_head();
+    for (uint32_t i = 0; i < args->batches.n && code == CLI_OK; i++) {
+        cJSON *off = NULL;
+        for (size_t k = 0; k < n_settings(args) && code == CLI_OK; k++)
+            code = bench_together(args, ranks, net, setting_at(args, args->batches.items[i], k), &off);
+        cJSON_Delete(off);
+    }
+    return code;
+}
+
+static cli_exit bench_alone(const bench_args *args)
+{
+    cli_exit code = CLI_OK;
+    if (!args->json)
+        print_head();
+    for (uint32_t i = 0; i < args->batches.n && code == CLI_OK; i++)
+        code = args->turns && !args->in_process ? bench_in_turns(args, args->batches.items[i])
+                                                : bench_one_by_one(args, args->batches.items[i]);
+    return code;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     bench_args args = *(const bench_args *)given;
     comet_net *net = NULL;
+    train_ranks ranks = {0};
     (void)operands, (void)n_operands;
     cli_exit code = compression_check_rule(&args.compression);
     if (code == CLI_OK)
+        code = ranks_join(&ranks, &args.ranks);
+    if (code == CLI_OK)
         code = net_open(&args.net, 0, (uint32_t)args.image, &net); /* reports a wrong net once */
-    comet_net_destroy(net);
     if (args.convolutions.n == 0)
         args.convolutions = (convolutions_list){.n = 1, .items = {COMET_CONVOLUTIONS_RULE}};
     if (args.batches.n == 0)
@@ -516,12 +657,10 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK && n_settings(&args) > MAX_MODES)
         code = fail(CLI_USAGE, "--compress and --convolutions make %zu rows; at most %d are measured", n_settings(&args),
                     MAX_MODES);
-    if (code == CLI_OK && !args.json)
-        print_head();
-    for (uint32_t i = 0; i < args.batches.n && code == CLI_OK; i++)
-        code = args.turns && !args.in_process ? bench_in_turns(&args, args.batches.items[i])
-                                              : bench_one_by_one(&args, args.batches.items[i]);
-    return code;
+    if (code == CLI_OK)
+        code = ranks.together ? bench_ranks(&args, &ranks, net) : bench_alone(&args);
+    comet_net_destroy(net);
+    return ranks_leave(&ranks, code);
 }
 
 const verb verb_bench_train = {
@@ -536,6 +675,7 @@ const verb verb_bench_train = {
         "the list it is measured first, and the others are compared with it. On a machine with other work compare with\n"
         "--turns, if all of them fit into memory together.\n",
     .examples = "  comet bench train --model resnet50 --image 224 --batch 32 --steps 4 --json\n"
+                "  mpirun -n 2 comet bench train --model resnet18 --image 224\n"
                 "  comet bench train --model resnet18 --batch 8,16,32 -j 2\n"
                 "  comet bench train --model resnet50 --image 224 --compress off,fast,dense,auto\n"
                 "  comet bench train --model resnet50 --image 224 --compress off,fast --warm 9 --steps 16 --turns\n"
