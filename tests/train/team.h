@@ -25,7 +25,7 @@ typedef struct team_job {
     void (*after_step)(trial *t, uint64_t step, void *own);
 } team_job;
 
-/* Of one rank, by kind of tensor. State of the optimiser only where it is not shared out. */
+/* What one rank has, by kind of tensor: state of the optimiser only where it is not shared out. */
 typedef struct team_outcome {
     uint64_t bits[TEAM_KINDS]; /* a hash of all tensors after every step */
     uint64_t n_kept[TEAM_KINDS];
