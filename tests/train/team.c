@@ -21,25 +21,11 @@ comet_model_params team_params(const team_job *job, const comet_ranks *ranks)
     return p;
 }
 
-void team_batch(const team_job *job, trial *t, const comet_ranks *ranks, uint64_t number)
-{
-    const uint64_t row_floats = t->n_images / t->batch, row = job->first_row + (uint64_t)ranks->rank * t->batch;
-    trial all = {.batch = job->n_batch > 0 ? job->n_batch : job->params.batch, .classes = t->classes};
-    all.n_images = all.batch * row_floats;
-    all.images = need_malloc(all.n_images * sizeof *all.images);
-    all.labels = need_malloc(all.batch * sizeof *all.labels);
-    trial_batch(&all, number);
-    memcpy(t->images, all.images + row * row_floats, t->n_images * sizeof *t->images);
-    memcpy(t->labels, all.labels + row, t->batch * sizeof *t->labels);
-    free(all.images);
-    free(all.labels);
-}
-
 static comet_status take_step(const team_job *job, trial *t, const comet_ranks *ranks, uint64_t step, comet_scores *scores)
 {
     const uint32_t n_batches = job->params.accumulate > 1 ? job->params.accumulate : 1;
     for (uint32_t k = 0; k < n_batches; k++) {
-        team_batch(job, t, ranks, step * n_batches + k);
+        trial_share(t, job->rows_of ? job->rows_of : ranks, step * n_batches + k);
         if (job->apart || n_batches > 1)
             TRY(comet_model_gradients(t->model, t->images, t->labels, step, scores));
         else
@@ -89,17 +75,6 @@ static void look_at_tensors(const comet_model *m, bool last, team_outcome *out)
     }
 }
 
-static uint32_t count_buckets(const team_job *job, const comet_model *m)
-{
-    bucket_list list;
-    if (!m->params.ranks)
-        return 0;
-    assert_ok(bucket_list_make(&list, m, job->bucket_floats > 0 ? padded_floats(job->bucket_floats) : 1 << 19));
-    const uint32_t n = list.n_buckets;
-    bucket_list_free(&list);
-    return n;
-}
-
 static comet_status train(const team_job *job, const comet_ranks *ranks, team_outcome *out, void *own)
 {
     const comet_model_params p = team_params(job, ranks);
@@ -117,7 +92,7 @@ static comet_status train(const team_job *job, const comet_ranks *ranks, team_ou
         if (job->after_step)
             job->after_step(&t, i, own);
     }
-    out->n_buckets = count_buckets(job, t.model);
+    out->n_buckets = t.model->exchange ? exchange_buckets(t.model)->n_buckets : 0;
     TRY(comet_model_describe_memory(t.model, &out->memory));
     trial_free(&t);
     return COMET_OK;

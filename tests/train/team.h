@@ -17,16 +17,15 @@ typedef struct team_job {
     double rate;
     uint64_t bucket_floats; /* exchange_limit; 0: as usual */
     uint32_t n_rooms;
-    bool alone;         /* one rank without a table of ranks */
-    uint32_t n_batch;   /* images of the batches of which the ranks take rows; 0: params.batch */
-    uint64_t first_row; /* of rank 0 in them */
-    bool apart;         /* gradients and updates are two calls */
+    bool alone;                 /* one rank without a table of ranks */
+    const comet_ranks *rows_of; /* whose rows it takes then; NULL: all */
+    bool apart;                 /* gradients and updates are two calls */
     /* Called in each rank; both may be NULL. `own` is the rank's part of what team_run_with gives. */
     void (*prepare)(trial *t, void *own);
     void (*after_step)(trial *t, uint64_t step, void *own);
 } team_job;
 
-/* Of one rank, by kind of tensor. State of the optimiser only where it is not shared out. */
+/* What one rank has, by kind of tensor: state of the optimiser only where it is not shared out. */
 typedef struct team_outcome {
     uint64_t bits[TEAM_KINDS]; /* a hash of all tensors after every step */
     uint64_t n_kept[TEAM_KINDS];
@@ -44,9 +43,8 @@ team_outcome *team_run(const team_job *job, uint32_t n_ranks, size_t own_bytes, 
 /* The same for several jobs, one after another in the same processes, which is faster: those of the first job come first. */
 team_outcome *team_run_all(const team_job *jobs, size_t n_jobs, uint32_t n_ranks);
 
-/* For what runs in ranks without team_run: a rank's parameters, and its rows of batch `number`. */
+/* For what runs in ranks without team_run: a rank's parameters. */
 comet_model_params team_params(const team_job *job, const comet_ranks *ranks);
-void team_batch(const team_job *job, trial *t, const comet_ranks *ranks, uint64_t number);
 
 /* A hash of all tensors of a kind. */
 uint64_t team_hash(const comet_model *m, comet_tensor_kind kind);

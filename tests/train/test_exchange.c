@@ -217,6 +217,21 @@ static void local_batch_norms_agree(void **state)
     comet_net_destroy(net);
 }
 
+/* With statistics over all ranks they compute what one rank does. */
+static void joint_batch_norms_agree(void **state)
+{
+    comet_net *net = net_of(TINY_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
+    job.params.sync_batch_norm = true;
+    job.rate = 0.01;
+    add_both(&l, "joint batch norm", "joint batch norm, fused", job);
+    job.params.accumulate = 2;
+    add_case(&l, "joint batch norm, accumulated", &job);
+    check_cases(&l, 1e-5);
+    comet_net_destroy(net);
+}
+
 /* Statistics are means over ranks: of one step, by hand. */
 static void running_statistics_are_means(void **state)
 {
@@ -228,11 +243,11 @@ static void running_statistics_are_means(void **state)
     const uint64_t n = all[0].n_kept[COMET_TENSOR_STATISTIC];
     assert_int_equal(n, 16);
     for (uint32_t r = 0; r < 2; r++) {
+        const comet_ranks rows = {.rank = r, .n_ranks = 2};
         team_job half = job;
         half.params.batch = 6;
         half.alone = true;
-        half.n_batch = 12;
-        half.first_row = 6 * r;
+        half.rows_of = &rows;
         team_outcome *own = team_run(&half, 1, 0, NULL);
         for (uint64_t i = 0; i < n; i++)
             mean[i] += own->kept[COMET_TENSOR_STATISTIC][i] / 2;
@@ -333,6 +348,7 @@ int main(void)
         cmocka_unit_test(clipped_and_accumulated_gradients_agree),
         cmocka_unit_test(groups_agree),
         cmocka_unit_test(local_batch_norms_agree),
+        cmocka_unit_test(joint_batch_norms_agree),
         cmocka_unit_test(running_statistics_are_means),
         cmocka_unit_test(runs_repeat),
         cmocka_unit_test(cuts_do_not_matter),

@@ -54,7 +54,7 @@ static comet_status meet_a_bad_image(const comet_ranks *ranks, void *arg, void *
     seen->weights[0] = team_hash(t.model, COMET_TENSOR_WEIGHT);
     for (uint32_t i = 0; i < N_STEPS; i++) {
         comet_scores scores;
-        team_batch(job, &t, ranks, i);
+        trial_share(&t, ranks, i);
         if (i == BAD_STEP && ranks->rank == BAD_RANK)
             t.images[5] = NAN;
         TRY(comet_model_step(t.model, t.images, t.labels, i, job->rate, &scores));
@@ -115,7 +115,7 @@ static comet_status wrong_label(const comet_ranks *ranks, void *arg, void *resul
     comet_status status = COMET_OK;
     for (uint32_t i = 0; i < N_STEPS && status == COMET_OK; i++) {
         comet_scores scores;
-        team_batch(job, &t, ranks, i);
+        trial_share(&t, ranks, i);
         if (i == BAD_STEP && ranks->rank == BAD_RANK)
             t.labels[0] = 99;
         status = comet_model_step(t.model, t.images, t.labels, i, job->rate, &scores);

@@ -64,7 +64,7 @@ static inline double slot_eb(const comet_model *m, comet_slot slot)
     return comet_store_describe_slot(m->store, slot, &r) == COMET_OK ? r.eb : 0;
 }
 
-/* Of a parameter's |momentum|, summed up: the mean, in units of SGD's. */
+/* The mean of a parameter's |momentum| from its sum, in units of SGD's. */
 static inline double mean_of_momentum(const comet_model *m, const parameter *p, double sum)
 {
     const comet_optimiser *o = &m->params.optimiser;

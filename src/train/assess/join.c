@@ -15,7 +15,7 @@
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
 
-/* Of a consumer that has weights: ||h||^2 here, and of this rank's segments of the sum ||G||^2 and the mean |momentum|. */
+/* For a consumer that has weights: ||h||^2 here, and of this rank's segments of the sum ||G||^2 and the mean |momentum|. */
 typedef struct joint_gradient {
     double here, sum, momentum;
 } joint_gradient;

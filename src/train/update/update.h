@@ -5,7 +5,7 @@
 #include "train/graph/graph.h"
 #include "train/math/optimiser.h"
 
-/* Of this step, with the rate of a fused update. */
+/* The settings of this step, with the rate of a fused update. */
 optimiser_step update_step(const comet_model *m);
 
 /* n floats from `first` of parameter p, whose gradient and state lie at these places; NULL where the optimiser keeps none. */
