@@ -75,8 +75,8 @@ comet_status comet_dist_end(comet_ranks *ranks);
 void comet_dist_fail(comet_ranks *ranks, const char *sentence);
 
 /* To be called in the program's handler of SIGTERM and SIGINT, with or without ranks. Open MPI's mpirun kills ranks one second
- * after SIGTERM: this stops it until the ranks of this machine have left, for 5 minutes at most. Other launchers wait by themselves.
- * Safe in signal handlers. */
+ * after SIGTERM: this stops it until comet_dist_end, for 5 minutes at most; it may then kill the ranks at once. Other launchers
+ * wait by themselves. Safe in signal handlers. */
 void comet_dist_hold(void);
 
 /* Are all ranks started alike? `text` has lines "what: value". Where a rank's differ from rank 0's, all ranks return

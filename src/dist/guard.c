@@ -8,7 +8,8 @@
  *
  * Open MPI's mpirun answers SIGTERM and Ctrl-C with SIGTERM to the ranks and SIGKILL one second later, which is too short for
  * the end of a step and a checkpoint; how long it waits is a parameter of mpirun, which no rank can change. So the guard stops
- * the process that started the ranks (SIGSTOP), and continues it when they have left. Other launchers wait by themselves.
+ * the process that started the ranks (SIGSTOP), and continues it when they say that they leave: the end of MPI needs it. Other
+ * launchers wait by themselves.
  *
  * After the fork only functions that POSIX allows there are called: the parent may have had threads.
  */
@@ -114,15 +115,9 @@ static void kill_left(const guarded *g)
             syscall(SYS_pidfd_send_signal, g->polled[1 + i].fd, SIGKILL, NULL, 0u);
 }
 
-/* Does nothing hold it here any more? A guard that was dismissed stays as long as it holds the launcher. */
-static bool may_leave(const guarded *g)
-{
-    return g->n_left == 0 || (g->dismissed && !g->holding);
-}
-
 static void keep_guard(guarded *g)
 {
-    while (!may_leave(g)) {
+    while (g->n_left > 0 && !g->dismissed) {
         const long left = g->until > 0 ? g->until - now_ms() : -1;
         if (g->until > 0 && left <= 0)
             break;

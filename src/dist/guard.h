@@ -16,14 +16,14 @@ typedef struct guard guard;
  * process. At most one at a time. `hold`: see guard_hold. */
 comet_status guard_create(guard **out, const card *cards, uint32_t n_ranks, uint32_t rank, bool hold);
 
-/* All is well: the ranks leave. Waits for the guard, but for one that holds the launcher. g may be NULL. */
+/* All is well: the ranks leave, and a launcher that is held may go on. g may be NULL. */
 void guard_dismiss(guard *g);
 
 /* The job ends, and that was said already: ranks that are still here after 2.5 s are killed. g may be NULL. */
 void guard_end_job(guard *g);
 
-/* Stops the launcher until the ranks of this machine are gone, at most for 5 minutes. May be called from a signal handler, with
- * or without a guard. */
+/* Stops the launcher until the ranks leave or one of them dies, at most for 5 minutes. May be called from a signal handler,
+ * with or without a guard. */
 void guard_hold(void);
 
 #endif
