@@ -8,6 +8,7 @@
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "train/plan_args.h"
+#include "train/plan_place.h"
 #include "train/plan_ranks.h"
 #include "train/train_budget.h"
 #include "verbs.h"
@@ -32,6 +33,8 @@ static const option options[] = {
     {0, "sync-bn", NULL, set_flag, AT(several.sync_bn), "with --ranks: batch norms take the statistics of all ranks"},
     {0, "shard-optimiser", NULL, set_flag, AT(several.shard_optimiser),
      "with --ranks: each holds its part of the optimiser's state"},
+    {0, "place", "MACHINE", set_text, AT(place),
+     "where --ranks N of -j threads do best: a file, 'here', or hwloc's FILE.xml or synthetic:TEXT"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     OPTION_FREEZE(plan_args),
@@ -273,6 +276,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     cli_exit code = compression_check_rule(&args->compression);
     if (code == CLI_OK)
         code = plan_ranks_check(args);
+    if (code == CLI_OK && args->place)
+        return plan_place(args);
     if (code == CLI_OK)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
     if (code == CLI_OK)
@@ -297,7 +302,8 @@ const verb verb_plan = {
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n"
-                "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n",
+                "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n"
+                "  comet plan --place cluster.txt --ranks 16 -j 8\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),

@@ -63,9 +63,14 @@ bool set_gradients(void *target, const char *text, reason *why)
 cli_exit plan_ranks_check(const plan_args *args)
 {
     const ranks_args *r = &args->several;
+    if (args->place)
+        return args->net.model || args->net.file || r->link >= 0 || r->latency >= 0 || r->step_time >= 0
+                   ? fail(CLI_USAGE,
+                          "--place takes a machine, --ranks N, --ranks-per-node and -j; it is about no net and no link")
+                   : CLI_OK;
     if (!r->ranks.given) {
-        if (args->place || (r->per_node == 0 && r->link < 0 && r->latency < 0 && r->step_time < 0 && !r->sync_bn &&
-                            !r->shard_optimiser && r->wire_bytes == 4 && !args->compression.mode.given))
+        if ((r->per_node == 0 && r->link < 0 && r->latency < 0 && r->step_time < 0 && !r->sync_bn && !r->shard_optimiser &&
+             r->wire_bytes == 4 && !args->compression.mode.given))
             return CLI_OK;
         return fail(CLI_USAGE,
                     "--link, --latency, --ranks-per-node, --step-time, --compress, --compress-gradients, --sync-bn and "
