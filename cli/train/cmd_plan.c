@@ -29,7 +29,7 @@ static const option options[] = {
     {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
     {0, "compress", "MODE", set_mode, AT(compression.mode), "with --ranks: off, fast, dense, auto or lossless (default auto)"},
     {0, "compress-gradients", "HOW", set_gradients, AT(several.wire_bytes),
-     "as sent: f32, bf16, or 8x for 8 times smaller (default f32)"},
+     "as sent: off (floats), bf16, or 8x for 8 times smaller (default off)"},
     {0, "sync-bn", NULL, set_flag, AT(several.sync_bn), "with --ranks: batch norms take the statistics of all ranks"},
     {0, "shard-optimiser", NULL, set_flag, AT(several.shard_optimiser),
      "with --ranks: each holds its part of the optimiser's state"},

@@ -13,13 +13,13 @@ typedef struct ranks_arg {
 } ranks_arg;
 
 /* Several ranks; what was not given is 0, and wire_bytes 4. */
-typedef struct ranks_args {
+typedef struct plan_ranks_args {
     ranks_arg ranks;
     uint64_t per_node;
     double link, latency, step_time; /* bytes/s, seconds; negative: not given */
     double wire_bytes;               /* on the wire for a gradient of 4 bytes */
     bool sync_bn, shard_optimiser;
-} ranks_args;
+} plan_ranks_args;
 
 typedef struct plan_args {
     net_args net;
@@ -28,7 +28,7 @@ typedef struct plan_args {
     comet_optimiser_kind optimiser;
     convolutions_arg convolutions;
     groups_args groups;
-    ranks_args several;
+    plan_ranks_args several;
     const char *place; /* a described machine, or NULL */
     bool json, no_recompute;
 } plan_args;

@@ -47,10 +47,10 @@ bool set_gradients(void *target, const char *text, reason *why)
 {
     char digits[24];
     const size_t length = strlen(text);
-    double smaller = strcmp(text, "f32") == 0 ? 1 : strcmp(text, "bf16") == 0 ? 2 : 0;
+    double smaller = strcmp(text, "off") == 0 ? 1 : strcmp(text, "bf16") == 0 ? 2 : 0;
     if (!(smaller > 0)) {
         if (length < 2 || length > sizeof digits || text[length - 1] != 'x')
-            return reason_set(why, "'%.60s' is neither f32 nor bf16, nor how many times smaller, such as 8x", text);
+            return reason_set(why, "'%.60s' is neither off nor bf16, nor how many times smaller, such as 8x", text);
         memcpy(digits, text, length - 1);
         digits[length - 1] = '\0';
         if (!number_double(digits, 1, 1000, &smaller, why))
@@ -62,7 +62,7 @@ bool set_gradients(void *target, const char *text, reason *why)
 
 cli_exit plan_ranks_check(const plan_args *args)
 {
-    const ranks_args *r = &args->several;
+    const plan_ranks_args *r = &args->several;
     if (args->place)
         return args->net.model || args->net.file || r->link >= 0 || r->latency >= 0 || r->step_time >= 0
                    ? fail(CLI_USAGE,
@@ -181,18 +181,25 @@ typedef struct prediction {
     uint64_t peak;
 } prediction;
 
-/* Beside what a rank alone needs: gradients in buckets, as many bytes of others'; less what the others hold of the optimiser.
- */
+/* Buffers of messages: two pieces of each of two buckets, for every rank; see src/dist/reduction.c. */
+static uint64_t message_bytes(uint32_t n_ranks)
+{
+    const uint64_t even = (512 << 10) / n_ranks, most = 128 << 10, least = 4 << 10;
+    return 4 * sizeof(float) * n_ranks * (even > most ? most : even < least ? least : even);
+}
+
+/* Beside what a rank alone needs: buckets and messages; less what the others hold of the optimiser. */
 static uint64_t peak_of(const one_rank *o, const prediction *p)
 {
-    const uint64_t buckets = p->n_ranks > 1 ? 2 * p->scaling.bytes_in_buckets : 0, state = o->forecast.model.optimiser;
+    const uint64_t more = p->n_ranks > 1 ? p->scaling.bucket_bytes + message_bytes(p->n_ranks) : 0,
+                   state = o->forecast.model.optimiser;
     const uint64_t elsewhere = o->args->several.shard_optimiser ? state - state / p->n_ranks : 0;
-    return o->forecast.peak + buckets - elsewhere;
+    return o->forecast.peak + more - elsewhere;
 }
 
 static cli_exit predict(const one_rank *o, uint32_t n_ranks, double link, prediction *p)
 {
-    const ranks_args *given = &o->args->several;
+    const plan_ranks_args *given = &o->args->several;
     comet_scaling_params params;
     comet_scaling_params_init(&params);
     *p = (prediction){.n_ranks = n_ranks,
@@ -327,7 +334,7 @@ static cli_exit plan_table(const one_rank *o)
 
 static cli_exit plan_one(const one_rank *o)
 {
-    const ranks_args *given = &o->args->several;
+    const plan_ranks_args *given = &o->args->several;
     prediction p;
     const cli_exit code = predict(o, (uint32_t)given->ranks.n, given->link >= 0 ? given->link : usual_link, &p);
     if (code != CLI_OK)

@@ -12,10 +12,12 @@
  *   occupied = max(m (n - m)/n B / link, m (m - 1)/n B / memory) + (n - 1) message       with B bytes on the wire for a bucket
  *   latency more until the last message is there (only where a message leaves the node)
  *
- * A phase occupies the link alone, in the order of asking; what is only under way (latency) does not. The update of a bucket
- * follows its arrival, between two layers of backward or after them. With a sharded optimiser a rank updates its 1/n between
- * the two phases. A synchronised batch norm waits for one sum in forward and one in backward, of 2 (latency + (n - 1) message)
- * each. All ranks are equally fast, and nobody else uses the links. docs/distributed.md compares this with what was measured.
+ * A phase occupies the link alone, in the order of asking; what is only under way (latency) does not. A few buckets move at
+ * once, and there is room for a few more: backward waits for the oldest where a gradient finds none. The update of a bucket
+ * follows its arrival, between two layers of backward or after them. With a sharded optimiser a rank waits for the sum of a
+ * bucket when n_behind others are full, updates its 1/n of it, and then asks for the second phase. A synchronised batch norm
+ * waits for one sum in forward and one in backward, of 2 (latency + (n - 1) message) each. All ranks are equally fast, and
+ * nobody else uses the links. docs/distributed.md compares this with what was measured.
  */
 #ifndef COMET_SCALING_H
 #define COMET_SCALING_H
@@ -52,22 +54,25 @@ typedef struct comet_scaling_params {
     double host;                 /* seconds of computing that a byte of gradients costs its rank (copies, sums); 0: none */
     double wire_bytes;           /* on the wire for a gradient of 4 bytes: 4, or 2 in bf16, or what a codec makes of it */
     uint64_t bucket_bytes;       /* gradients of a bucket, 4 bytes each */
+    uint32_t n_rooms, n_moving;  /* buckets that there is room for, and that move at once */
+    uint32_t n_behind;           /* with a sharded optimiser, at most n_rooms */
     bool sync_batch_norm, shard_optimiser;
 } comet_scaling_params;
 
-/* 1 rank, a link of 10 Gbit/s and 50 us, memory of 5 GB/s, 1 us a message, f32, buckets of 4 MiB. */
+/* 1 rank, a link of 10 Gbit/s and 50 us, memory of 5 GB/s, 1 us a message, f32; 8 buckets of 2 MiB, of which 2
+ * move, 4 behind. */
 COMET_API void comet_scaling_params_init(comet_scaling_params *params);
 
 /* Seconds, of one step. */
 typedef struct comet_scaling {
     size_t size;
-    double step, alone;        /* with these ranks; of one rank alone with the same batch */
-    double moving;             /* at least one bucket was under way */
-    double waited;             /* the rank had nothing to compute: for buckets after backward, and for batch norms */
-    double hidden;             /* share of `moving` in which the rank did not wait for buckets; 1 where nothing moves */
-    double efficiency;         /* alone / step */
-    uint64_t bytes_sent;       /* by each rank, gradients alone */
-    uint64_t bytes_in_buckets; /* most at once: filled, under way, or arrived and not yet used */
+    double step, alone;    /* with these ranks; of one rank alone with the same batch */
+    double moving;         /* at least one bucket was under way */
+    double waited;         /* the rank had nothing to compute: for buckets after backward, and for batch norms */
+    double hidden;         /* share of `moving` in which the rank did not wait for buckets; 1 where nothing moves */
+    double efficiency;     /* alone / step */
+    uint64_t bytes_sent;   /* by each rank, gradients alone */
+    uint64_t bucket_bytes; /* room for buckets */
     uint32_t n_buckets;
 } comet_scaling;
 COMET_API void comet_scaling_init(comet_scaling *scaling);

@@ -41,7 +41,7 @@ static void test_exposed(void **state)
     assert_near(s.hidden, 0, 1e-9);
     assert_near(s.efficiency, 3.1 / 8.1, 1e-9);
     assert_int_equal(s.bytes_sent, 4000);
-    assert_int_equal(s.bytes_in_buckets, 4000);
+    assert_int_equal(s.bucket_bytes, 4000);
     assert_int_equal(s.n_buckets, 1);
 }
 
@@ -68,7 +68,7 @@ static void test_two_buckets(void **state)
     comet_scaling s = predict(&p);
     assert_near(s.step, 10, 1e-9);
     assert_near(s.moving, 9, 1e-9);
-    assert_int_equal(s.bytes_in_buckets, 8000);
+    assert_int_equal(s.bucket_bytes, 8000);
     /* Half of each bucket is updated, in 0.5 s, before it is gathered: at 4.5 and 6.5. */
     p.shard_optimiser = true;
     p.update = 2;
@@ -96,7 +96,49 @@ static void test_update_within_backward(void **state)
     assert_near(s.waited, 4, 1e-9);
     assert_near(s.moving, 8, 1e-9);
     assert_near(s.hidden, 0.5, 1e-9);
-    assert_int_equal(s.bytes_in_buckets, 4000);
+}
+
+/* Room for one bucket: the second layer's gradients wait until the first bucket is used. */
+static void test_rooms(void **state)
+{
+    const comet_timeline_layer layers[] = {{.seconds = 1, .parameters = 1000}, {.seconds = 1, .parameters = 1000}};
+    comet_scaling_params p = two_ranks(layers, 2);
+    p.n_rooms = p.n_behind = 1;
+    p.update = 1;
+    const comet_scaling s = predict(&p);
+    /* Full at 1, back at 5, half of the update until 5.5; the second is full then, back at 9.5, and 0.5. */
+    assert_near(s.step, 10, 1e-9);
+    assert_near(s.waited, 3 + 4, 1e-9);
+    assert_near(s.moving, 8, 1e-9);
+    assert_int_equal(s.bucket_bytes, 4000);
+}
+
+/* One at a time: the latency of a bucket keeps the link idle. With two, the sum of the second fills it. */
+static void test_moving(void **state)
+{
+    const comet_timeline_layer layers[] = {{.seconds = 1, .parameters = 2000}};
+    comet_scaling_params p = two_ranks(layers, 1);
+    p.latency = 1;
+    p.n_moving = 1;
+    assert_near(predict(&p).step, 1 + 2 * (2 * (2 + 1)), 1e-9);
+    p.n_moving = 2;
+    /* Sums 1 to 3 and 3 to 5; gathers asked at 4 and 6: 5 to 7, 7 to 9, and a latency. */
+    assert_near(predict(&p).step, 10, 1e-9);
+}
+
+/* With a sharded optimiser and one bucket behind, a rank waits for the sum of each. */
+static void test_behind(void **state)
+{
+    const comet_timeline_layer layers[] = {{.seconds = 1, .parameters = 1000}, {.seconds = 1, .parameters = 1000}};
+    comet_scaling_params p = two_ranks(layers, 2);
+    p.shard_optimiser = true;
+    p.n_behind = 1;
+    p.update = 2;
+    /* Full at 1, summed at 3, updated until 3.5; its gather takes 3.5 to 5.5. The second is full at 4.5, its sum 5.5 to 7.5,
+     * updated until 8, gathered until 10. */
+    const comet_scaling s = predict(&p);
+    assert_near(s.step, 10, 1e-9);
+    assert_near(s.waited, 2 + 3 + 2, 1e-9);
 }
 
 static void test_nodes(void **state)
@@ -220,11 +262,13 @@ static void test_timeline(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exposed),         cmocka_unit_test(test_hidden),
-        cmocka_unit_test(test_two_buckets),     cmocka_unit_test(test_update_within_backward),
-        cmocka_unit_test(test_nodes),           cmocka_unit_test(test_wire),
-        cmocka_unit_test(test_sync_batch_norm), cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_refused),         cmocka_unit_test(test_timeline),
+        cmocka_unit_test(test_exposed),     cmocka_unit_test(test_hidden),
+        cmocka_unit_test(test_two_buckets), cmocka_unit_test(test_update_within_backward),
+        cmocka_unit_test(test_nodes),       cmocka_unit_test(test_rooms),
+        cmocka_unit_test(test_moving),      cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_wire),        cmocka_unit_test(test_sync_batch_norm),
+        cmocka_unit_test(test_one_rank),    cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_timeline),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

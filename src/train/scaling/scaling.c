@@ -29,11 +29,10 @@ typedef struct simulation {
     const comet_scaling_params *p;
     bucket *buckets;
     uint32_t n_full, n_updated;
-    double total_bytes;  /* of all gradients */
-    double free;         /* the link */
-    double now, waited;  /* the rank */
-    double waited_after; /* of it, for buckets after backward */
-    double held, held_most;
+    double total_bytes; /* of all gradients */
+    double free;        /* the link */
+    double now, waited; /* the rank; waited: for batch norms and buckets */
+    double waited_for_buckets;
 } simulation;
 
 void comet_scaling_params_init(comet_scaling_params *params)
@@ -46,7 +45,10 @@ void comet_scaling_params_init(comet_scaling_params *params)
                                      .latency = 50e-6,
                                      .message = 1e-6,
                                      .wire_bytes = 4,
-                                     .bucket_bytes = (uint64_t)4 << 20};
+                                     .bucket_bytes = (uint64_t)2 << 20,
+                                     .n_rooms = 8,
+                                     .n_moving = 2,
+                                     .n_behind = 4};
 }
 
 void comet_scaling_init(comet_scaling *scaling)
@@ -78,68 +80,55 @@ static double latency_of(const comet_scaling_params *p)
     return leaves_node(p) ? p->latency : 0;
 }
 
-/* The phase that was asked for first: its bucket, and when. NULL: there is none. */
-static bucket *next_phase(simulation *s, double *asked)
-{
-    bucket *next = NULL;
-    *asked = never;
-    for (uint32_t i = 0; i < s->n_full; i++) {
-        bucket *b = &s->buckets[i];
-        const double at = !b->sum_sent ? b->full : !b->gather_sent ? b->gather : never;
-        if (at < *asked) {
-            next = b;
-            *asked = at;
-        }
-    }
-    return next;
-}
-
-/* Serves all phases that begin before `until`. */
-static void advance_link(simulation *s, double until)
-{
-    double asked;
-    for (bucket *b = next_phase(s, &asked); b && fmax(asked, s->free) < until; b = next_phase(s, &asked)) {
-        s->free = fmax(asked, s->free) + occupied_by(s->p, b->bytes);
-        const double there = s->free + latency_of(s->p);
-        if (b->sum_sent) {
-            b->gather_sent = true;
-            b->arrived = there;
-            continue;
-        }
-        b->sum_sent = true;
-        b->summed = there;
-        if (!s->p->shard_optimiser)
-            b->gather = there;
-    }
-}
-
-/* ---- the rank ---- */
-
 /* When the rank can update with a bucket. */
 static double usable_at(const simulation *s, const bucket *b)
 {
     return s->p->shard_optimiser ? b->summed : b->arrived;
 }
 
-static void update(simulation *s)
+/* When bucket i asks for its next phase: when it is full and may move, or when its sum is used. */
+static double asks_at(const simulation *s, uint32_t i)
 {
-    bucket *b = &s->buckets[s->n_updated++];
-    const double share = b->bytes / s->total_bytes / (s->p->shard_optimiser ? s->p->n_ranks : 1);
-    s->now += s->p->update * share;
-    s->held -= b->bytes;
-    if (s->p->shard_optimiser)
-        b->gather = s->now;
+    const bucket *b = &s->buckets[i];
+    const uint32_t n = s->p->n_moving;
+    if (!b->sum_sent)
+        return fmax(b->full, i >= n ? usable_at(s, &s->buckets[i - n]) : 0);
+    return b->gather_sent ? never : b->gather;
 }
 
-/* Buckets that have arrived meanwhile, in the order in which they were filled. */
-static void update_arrived(simulation *s)
+/* Serves the phase that was asked for first if it begins before `until`. */
+static bool serve_next(simulation *s, double until)
 {
-    advance_link(s, s->now);
-    while (s->n_updated < s->n_full && usable_at(s, &s->buckets[s->n_updated]) <= s->now) {
-        update(s);
-        advance_link(s, s->now);
+    bucket *b = NULL;
+    double asked = never;
+    for (uint32_t i = 0; i < s->n_full; i++)
+        if (asks_at(s, i) < asked) {
+            b = &s->buckets[i];
+            asked = asks_at(s, i);
+        }
+    if (!b || !(fmax(asked, s->free) < until))
+        return false;
+    s->free = fmax(asked, s->free) + occupied_by(s->p, b->bytes);
+    const double there = s->free + latency_of(s->p);
+    if (b->sum_sent) {
+        b->gather_sent = true;
+        b->arrived = there;
+        return true;
     }
+    b->sum_sent = true;
+    b->summed = there;
+    if (!s->p->shard_optimiser)
+        b->gather = there;
+    return true;
 }
+
+static void advance_link(simulation *s, double until)
+{
+    while (serve_next(s, until))
+        ;
+}
+
+/* ---- the rank ---- */
 
 static void wait_until(simulation *s, double moment)
 {
@@ -147,12 +136,62 @@ static void wait_until(simulation *s, double moment)
     s->now = fmax(moment, s->now);
 }
 
+/* Waits for *moment of a bucket, which the link decides. Nothing is asked for meanwhile but by buckets under way. */
+static void wait_for(simulation *s, const double *moment)
+{
+    const double before = s->waited;
+    while (*moment == never && serve_next(s, never))
+        ;
+    wait_until(s, *moment);
+    s->waited_for_buckets += s->waited - before;
+}
+
+static void update(simulation *s)
+{
+    bucket *b = &s->buckets[s->n_updated++];
+    const double share = b->bytes / s->total_bytes / (s->p->shard_optimiser ? s->p->n_ranks : 1);
+    s->now += s->p->update * share;
+    if (s->p->shard_optimiser)
+        b->gather = s->now;
+}
+
+/* Waits for the oldest bucket that is under way, and uses it. */
+static void take_back(simulation *s)
+{
+    bucket *b = &s->buckets[s->n_updated];
+    advance_link(s, s->now);
+    wait_for(s, s->p->shard_optimiser ? &b->summed : &b->arrived);
+    update(s);
+}
+
+/* Uses buckets that have arrived meanwhile; with a sharded optimiser those that n_behind others follow. */
+static void use_arrived(simulation *s)
+{
+    advance_link(s, s->now);
+    while (s->p->shard_optimiser && s->n_full - s->n_updated >= s->p->n_behind)
+        take_back(s);
+    while (!s->p->shard_optimiser && s->n_updated < s->n_full && s->buckets[s->n_updated].arrived <= s->now) {
+        update(s);
+        advance_link(s, s->now);
+    }
+}
+
+/* A bucket begins to be filled, in the room of one that is done with. */
+static void find_room(simulation *s)
+{
+    if (s->n_full < s->p->n_rooms)
+        return;
+    const uint32_t oldest = s->n_full - s->p->n_rooms;
+    while (s->n_updated <= oldest)
+        take_back(s);
+    wait_for(s, &s->buckets[oldest].arrived);
+}
+
 static void send_bucket(simulation *s, double bytes)
 {
     s->buckets[s->n_full++] = (bucket){.bytes = bytes, .full = s->now, .summed = never, .gather = never, .arrived = never};
-    s->held += bytes;
-    s->held_most = fmax(s->held_most, s->held);
     s->now += bytes * s->p->host;
+    use_arrived(s);
 }
 
 /* One sum of a synchronised batch norm. */
@@ -162,17 +201,33 @@ static void wait_for_norm(simulation *s)
         wait_until(s, s->now + 2 * (latency_of(s->p) + messages_of(s->p)));
 }
 
+/* Puts a layer's gradients into buckets; returns what is in the last, which is not full. */
+static double fill_buckets(simulation *s, double filled, double bytes)
+{
+    const double most = (double)s->p->bucket_bytes;
+    while (bytes > 0) {
+        if (!(filled > 0))
+            find_room(s);
+        const double part = fmin(most - filled, bytes);
+        filled += part;
+        bytes -= part;
+        if (filled >= most) {
+            send_bucket(s, filled);
+            filled = 0;
+        }
+    }
+    return filled;
+}
+
 static void walk_backward(simulation *s)
 {
-    const double room = (double)s->p->bucket_bytes;
     double filled = 0;
     for (size_t i = 0; i < s->p->n_layers; i++) {
-        update_arrived(s);
+        use_arrived(s);
         s->now += s->p->layers[i].seconds;
         if (s->p->layers[i].norm)
             wait_for_norm(s);
-        for (filled += 4.0 * (double)s->p->layers[i].parameters; filled >= room; filled -= room)
-            send_bucket(s, room);
+        filled = fill_buckets(s, filled, 4.0 * (double)s->p->layers[i].parameters);
     }
     if (filled > 0)
         send_bucket(s, filled);
@@ -180,16 +235,10 @@ static void walk_backward(simulation *s)
 
 static void finish_buckets(simulation *s)
 {
-    const double before = s->waited;
-    while (s->n_updated < s->n_full) {
-        advance_link(s, never);
-        wait_until(s, usable_at(s, &s->buckets[s->n_updated]));
-        update(s);
-    }
-    advance_link(s, never);
+    while (s->n_updated < s->n_full)
+        take_back(s);
     for (uint32_t i = 0; i < s->n_full; i++)
-        wait_until(s, s->buckets[i].arrived);
-    s->waited_after = s->waited - before;
+        wait_for(s, &s->buckets[i].arrived);
 }
 
 /* ---- what it comes to ---- */
@@ -218,10 +267,10 @@ static comet_scaling result_of(const simulation *s)
 {
     const double n = s->p->n_ranks;
     comet_scaling r = {.step = s->now, .alone = alone(s->p), .moving = time_moving(s), .waited = s->waited};
-    r.hidden = r.moving > 0 ? 1 - s->waited_after / r.moving : 1;
+    r.hidden = r.moving > 0 ? 1 - s->waited_for_buckets / r.moving : 1;
     r.efficiency = r.alone / r.step;
     r.bytes_sent = (uint64_t)(2 * (n - 1) / n * s->total_bytes * s->p->wire_bytes / 4);
-    r.bytes_in_buckets = (uint64_t)s->held_most;
+    r.bucket_bytes = s->p->bucket_bytes * (s->n_full < s->p->n_rooms ? s->n_full : s->p->n_rooms);
     r.n_buckets = s->n_full;
     return r;
 }
@@ -254,6 +303,9 @@ static comet_status check(const comet_scaling_params *p)
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "a link of %g bytes/s and %g s, memory of %g bytes/s, %g s a message and %g s a byte cannot be",
                           p->link, p->latency, p->memory, p->message, p->host);
+    if (p->n_rooms == 0 || p->n_moving == 0 || p->n_behind == 0 || p->n_behind > p->n_rooms)
+        return comet_fail(COMET_ERROR_ARGUMENT, "%" PRIu32 " buckets, %" PRIu32 " moving and %" PRIu32 " behind cannot be",
+                          p->n_rooms, p->n_moving, p->n_behind);
     if (!(p->wire_bytes > 0) || p->bucket_bytes < 4 || !(alone(p) > 0) || !isfinite(alone(p)))
         return comet_fail(COMET_ERROR_ARGUMENT,
                           "%g bytes on the wire, buckets of %" PRIu64 " bytes and a step of %g s cannot be", p->wire_bytes,
