@@ -1,7 +1,13 @@
 /* The trial of a step; see step_trial.h. */
 #include "train/step_trial.h"
 
+#include <errno.h>
 #include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "kit/child.h"
 #include "kit/progress.h"
@@ -14,7 +20,7 @@ static const double rate = 1e-3; /* at which no net's loss runs away */
 typedef struct trial {
     const comet_net *net;
     comet_model_params params;
-    uint32_t n_steps;
+    uint32_t n_steps, n_beside;
     step_times times;
 } trial;
 
@@ -58,9 +64,8 @@ static cli_exit time_steps(trial *t, comet_model *model, bench_batches *batches)
     return code;
 }
 
-static cli_exit run_trial(void *data)
+static cli_exit train_a_little(trial *t)
 {
-    trial *t = data;
     bench_batches batches = {0};
     comet_model *model = NULL;
     comet_status status = comet_model_check_memory(t->net, &t->params, 0);
@@ -77,9 +82,53 @@ static cli_exit run_trial(void *data)
     return code;
 }
 
-cli_exit step_trial(const comet_net *net, const comet_model_params *params, uint32_t n_steps, step_times *times)
+/* ---- other ranks of the machine ---- */
+
+/* Trains until it is ended, at the latest with its parent. */
+static void train_beside(const trial *t)
 {
-    trial t = {.net = net, .params = *params, .n_steps = n_steps};
+    trial other = *t;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    other.n_steps = UINT32_MAX - N_WARM;
+    progress_disable();
+    train_a_little(&other);
+    _exit(0);
+}
+
+static void end_beside(pid_t *others, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        kill(others[i], SIGKILL);
+        waitpid(others[i], NULL, 0);
+    }
+}
+
+static cli_exit run_trial(void *data)
+{
+    trial *t = data;
+    uint32_t n = 0;
+    cli_exit code = CLI_OK;
+    pid_t *others = calloc(t->n_beside + 1, sizeof *others);
+    if (!others)
+        return fail_memory(t->n_beside * sizeof *others);
+    for (; n < t->n_beside && code == CLI_OK; n += code == CLI_OK) {
+        others[n] = fork();
+        if (others[n] == 0)
+            train_beside(t);
+        if (others[n] < 0)
+            code = fail_errno(CLI_FAILED, errno, "a process beside the trial");
+    }
+    if (code == CLI_OK)
+        code = train_a_little(t);
+    end_beside(others, n);
+    free(others);
+    return code;
+}
+
+cli_exit step_trial(const comet_net *net, const comet_model_params *params, uint32_t n_steps, uint32_t n_beside,
+                    step_times *times)
+{
+    trial t = {.net = net, .params = *params, .n_steps = n_steps, .n_beside = n_beside};
     const cli_exit code = run_apart(run_trial, &t, sizeof t);
     if (code == CLI_OK)
         *times = t.times;

@@ -10,7 +10,9 @@ typedef struct step_times {
     double forward, backward, update;
 } step_times;
 
-/* Trains on made-up images: one step that does not count, then `n_steps` of which the fastest counts. */
-cli_exit step_trial(const comet_net *net, const comet_model_params *params, uint32_t n_steps, step_times *times);
+/* Trains on made-up images: one step that does not count, then `n_steps` of which the fastest counts. Meanwhile `n_beside`
+ * other processes do the same, as other ranks of the machine would. */
+cli_exit step_trial(const comet_net *net, const comet_model_params *params, uint32_t n_steps, uint32_t n_beside,
+                    step_times *times);
 
 #endif

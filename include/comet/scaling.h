@@ -60,7 +60,7 @@ typedef struct comet_scaling_params {
 } comet_scaling_params;
 
 /* 1 rank, a link of 10 Gbit/s and 50 us, memory of 5 GB/s, 1 us a message, f32; 8 buckets of 2 MiB, of which 2
- * move, 4 behind. */
+ * move at once, n_behind 4. */
 COMET_API void comet_scaling_params_init(comet_scaling_params *params);
 
 /* Seconds, of one step. */

@@ -126,7 +126,7 @@ static void test_moving(void **state)
     assert_near(predict(&p).step, 10, 1e-9);
 }
 
-/* With a sharded optimiser and one bucket behind, a rank waits for the sum of each. */
+/* With a sharded optimiser and n_behind 1, a rank waits for the sum of each. */
 static void test_behind(void **state)
 {
     const comet_timeline_layer layers[] = {{.seconds = 1, .parameters = 1000}, {.seconds = 1, .parameters = 1000}};

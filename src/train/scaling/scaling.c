@@ -304,7 +304,7 @@ static comet_status check(const comet_scaling_params *p)
                           "a link of %g bytes/s and %g s, memory of %g bytes/s, %g s a message and %g s a byte cannot be",
                           p->link, p->latency, p->memory, p->message, p->host);
     if (p->n_rooms == 0 || p->n_moving == 0 || p->n_behind == 0 || p->n_behind > p->n_rooms)
-        return comet_fail(COMET_ERROR_ARGUMENT, "%" PRIu32 " buckets, %" PRIu32 " moving and %" PRIu32 " behind cannot be",
+        return comet_fail(COMET_ERROR_ARGUMENT, "%" PRIu32 " buckets, %" PRIu32 " moving and %" PRIu32 " in between cannot be",
                           p->n_rooms, p->n_moving, p->n_behind);
     if (!(p->wire_bytes > 0) || p->bucket_bytes < 4 || !(alone(p) > 0) || !isfinite(alone(p)))
         return comet_fail(COMET_ERROR_ARGUMENT,
