@@ -90,6 +90,51 @@ bool number_bytes(const char *text, uint64_t *bytes, reason *why)
     return true;
 }
 
+/* ---- rates and times ---- */
+
+typedef struct unit {
+    const char *name;
+    double factor;
+} unit;
+
+/* A number above 0 up to 1e15 with one of n units; `like` says what is expected. */
+static bool number_in_units(const char *text, const unit *units, size_t n, const char *like, double *value, reason *why)
+{
+    char digits[32];
+    const size_t length = strspn(text, "0123456789.");
+    for (size_t i = 0; i < n && length > 0 && length < sizeof digits; i++)
+        if (strcmp(text + length, units[i].name) == 0) {
+            double number = 0;
+            memcpy(digits, text, length);
+            digits[length] = '\0';
+            if (!number_double(digits, 0, 1e15 / units[i].factor, &number, why))
+                return false;
+            *value = number * units[i].factor;
+            return true;
+        }
+    return reason_set(why, "'%.60s' is not %s", text, like);
+}
+
+bool number_rate(const char *text, double *bytes_per_s, reason *why)
+{
+    static const unit units[] = {{"Mbit", 0.125e6},   {"Gbit", 0.125e9},    {"Tbit", 0.125e12}, {"Mbit/s", 0.125e6},
+                                 {"Gbit/s", 0.125e9}, {"Tbit/s", 0.125e12}, {"MB", 1e6},        {"GB", 1e9},
+                                 {"TB", 1e12},        {"MB/s", 1e6},        {"GB/s", 1e9},      {"TB/s", 1e12}};
+    double value = 0;
+    if (!number_in_units(text, units, sizeof units / sizeof *units, "a rate such as 100Gbit, 1Gbit/s or 20GB/s", &value, why))
+        return false;
+    if (!(value > 0))
+        return reason_set(why, "'%.60s' is no bytes at all", text);
+    *bytes_per_s = value;
+    return true;
+}
+
+bool number_seconds(const char *text, double *seconds, reason *why)
+{
+    static const unit units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
+    return number_in_units(text, units, sizeof units / sizeof *units, "a time such as 5us, 0.2ms or 1.5s", seconds, why);
+}
+
 bool number_list(const char *text, uint64_t *items, uint32_t max_items, uint32_t *n_items, reason *why)
 {
     uint32_t n = 0;

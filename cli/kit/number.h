@@ -24,6 +24,13 @@ bool number_double(const char *text, double min, double max, double *value, reas
  * bytes by 400. A fraction of a byte is dropped. */
 bool number_bytes(const char *text, uint64_t *bytes, reason *why);
 
+/* A rate as bytes/s: a decimal number with Mbit, Gbit, Tbit, MB, GB or TB (powers of 1000), in capitals or not, and perhaps
+ * "/s". */
+bool number_rate(const char *text, double *bytes_per_s, reason *why);
+
+/* A time in seconds: a decimal number with ns, us, ms or s. */
+bool number_seconds(const char *text, double *seconds, reason *why);
+
 /* 1 to max_items numbers separated by commas. */
 bool number_list(const char *text, uint64_t *items, uint32_t max_items, uint32_t *n_items, reason *why);
 

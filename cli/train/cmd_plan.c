@@ -1,4 +1,5 @@
-/* comet plan: the memory that training would need, for ways to compress and batches, and what fits a budget. */
+/* comet plan: the memory that training would need, for ways to compress and batches, and what fits a budget. Several ranks:
+ * plan_ranks.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -6,21 +7,11 @@
 #include "base/size_text.h"
 #include "kit/json_out.h"
 #include "kit/progress.h"
-#include "train/compression_args.h"
-#include "train/convolutions.h"
+#include "train/plan_args.h"
+#include "train/plan_place.h"
+#include "train/plan_ranks.h"
 #include "train/train_budget.h"
-#include "train/train_setup.h"
 #include "verbs.h"
-
-typedef struct plan_args {
-    net_args net;
-    compression_args compression;
-    uint64_t image, channels, batch, memory, n_threads, queue;
-    comet_optimiser_kind optimiser;
-    convolutions_arg convolutions;
-    groups_args groups;
-    bool json, no_recompute;
-} plan_args;
 
 #define AT(field) offsetof(plan_args, field)
 static const option options[] = {
@@ -29,7 +20,21 @@ static const option options[] = {
     {0, "classes", "N", set_count, AT(net.classes), "classes of a built-in net (default: the net's own)"},
     {0, "image", "N", set_count, AT(image), "pixels on each side (default: the net's own)"},
     {0, "channels", "N", set_count, AT(channels), "channels of a built-in net's images (default: the net's own)"},
-    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256)"},
+    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; with --ranks of each: 32)"},
+    {0, "ranks", "N|table", set_ranks, AT(several.ranks),
+     "how fast N ranks train, or 1 to 1024 nodes (default: memory of one process)"},
+    {0, "link", "RATE", set_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
+    {0, "latency", "TIME", set_duration, AT(several.latency), "of a message between nodes, 5us, 0.2ms ... (default 50us)"},
+    {0, "ranks-per-node", "N", set_count, AT(several.per_node), "that share a node and its link (default 1)"},
+    {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
+    {0, "compress", "MODE", set_mode, AT(compression.mode), "with --ranks: off, fast, dense, auto or lossless (default auto)"},
+    {0, "compress-gradients", "HOW", set_gradients, AT(several.wire_bytes),
+     "as sent: off (floats), bf16, or 8x for 8 times smaller (default off)"},
+    {0, "sync-bn", NULL, set_flag, AT(several.sync_bn), "with --ranks: batch norms take the statistics of all ranks"},
+    {0, "shard-optimiser", NULL, set_flag, AT(several.shard_optimiser),
+     "with --ranks: each holds its part of the optimiser's state"},
+    {0, "place", "MACHINE", set_text, AT(place),
+     "where --ranks N of -j threads do best: a file, 'here', or hwloc's FILE.xml or synthetic:TEXT"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     OPTION_FREEZE(plan_args),
@@ -41,7 +46,7 @@ static const option options[] = {
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
      "rule, timed (room for whatever a trial chooses) or direct, as for train (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep tensors that backward could compute again"},
-    OPTION_JSON(plan_args, "one JSON object for each forecast (default: tables)"),
+    OPTION_JSON(plan_args, "one JSON object for each forecast or prediction (default: tables)"),
 };
 
 /* Printed in the order of `shown`. */
@@ -219,7 +224,7 @@ static cli_exit print_objects(const plan_args *args, const plan_table *t)
 
 /* ---- the verb ---- */
 
-static comet_model_params model_params(const plan_args *args)
+comet_model_params plan_model_params(const plan_args *args)
 {
     comet_model_params params;
     comet_model_params_init(&params);
@@ -239,7 +244,7 @@ static cli_exit fill_table(const plan_args *args, plan_table *t)
     comet_budget_params params;
     comet_budget_params_init(&params);
     params.net = t->net;
-    params.model = model_params(args);
+    params.model = plan_model_params(args);
     params.queue = (uint32_t)args->queue;
     params.sampling = budget_show_sampling;
     const comet_status status = comet_budget_create(&t->budget, &params);
@@ -251,31 +256,39 @@ static cli_exit fill_table(const plan_args *args, plan_table *t)
     return code;
 }
 
+static cli_exit plan_memory(const plan_args *args, const comet_net *net)
+{
+    plan_table t = {.net = net};
+    fill_batches(args, &t);
+    const cli_exit code = fill_table(args, &t);
+    if (code == CLI_OK && args->json)
+        return print_objects(args, &t);
+    if (code == CLI_OK)
+        print_tables(args, &t);
+    return code;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const plan_args *args = given;
     comet_net *net = NULL;
-    plan_table t = {.n_batches = 0};
     (void)operands, (void)n_operands;
     cli_exit code = compression_check_rule(&args->compression);
     if (code == CLI_OK)
+        code = plan_ranks_check(args);
+    if (code == CLI_OK && args->place)
+        return plan_place(args);
+    if (code == CLI_OK)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
-    if (code != CLI_OK)
-        return code;
-    t.net = net;
-    fill_batches(args, &t);
-    code = fill_table(args, &t);
-    if (code == CLI_OK && args->json)
-        code = print_objects(args, &t);
-    else if (code == CLI_OK)
-        print_tables(args, &t);
+    if (code == CLI_OK)
+        code = args->several.ranks.given ? plan_ranks(args, net) : plan_memory(args, net);
     comet_net_destroy(net);
     return code;
 }
 
 const verb verb_plan = {
     .name = "plan",
-    .summary = "Predict the memory that training needs, and the batch that fits",
+    .summary = "Predict the memory that training needs, the batch that fits, and how several ranks train",
     .computes = true,
     .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
     .details =
@@ -283,14 +296,19 @@ const verb verb_plan = {
         "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
         "fits (0 in JSON). Data sets held in memory come on top; so do queues of float images (npy of floats, synthetic), "
         "which\n"
-        "take four times as much as those of bytes, which are counted.\n",
+        "take four times as much as those of bytes, which are counted.\n"
+        "With --ranks it times a few steps of one rank and predicts those of several that train together, each with a batch\n"
+        "of its own ('comet help distributed' has the model).\n",
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
-                "  comet plan --net mynet.txt --memory 512MiB --json\n",
+                "  comet plan --net mynet.txt --memory 512MiB --json\n"
+                "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n"
+                "  comet plan --place cluster.txt --ranks 16 -j 8\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const plan_args){.compression = COMPRESSION_DEFAULTS},
+    .defaults = &(const plan_args){.compression = COMPRESSION_DEFAULTS,
+                                   .several = {.link = -1, .latency = -1, .step_time = -1, .wire_bytes = 4}},
     .args_bytes = sizeof(plan_args),
     .run = run,
 };

@@ -110,12 +110,43 @@ static void formatted_numbers_read_back(void **state)
     }
 }
 
+static const struct {
+    const char *text;
+    double bytes_per_s;
+} rates[] = {{"1Gbit", 0.125e9}, {"100Gbit/s", 12.5e9}, {"0.4Tbit", 50e9}, {"200MB", 200e6}, {"20GB/s", 20e9}, {"1TB", 1e12}};
+
+static const struct {
+    const char *text;
+    double seconds;
+} times[] = {{"5us", 5e-6}, {"0.2ms", 0.2e-3}, {"1.5s", 1.5}, {"250ns", 250e-9}, {"0us", 0}};
+
+static void rates_and_times_have_units(void **state)
+{
+    static const char *const no_rates[] = {"100", "0Gbit", "Gbit", "1Gb", "1Gbit/h", "-1Gbit", "1 Gbit", "1..2Gbit"};
+    static const char *const no_times[] = {"5", "us", "5h", "-5us", "5 us", "1e3s"};
+    double value = -1;
+    reason why = {""};
+    for (size_t i = 0; i < COUNT_OF(rates); i++) {
+        assert_true(number_rate(rates[i].text, &value, &why));
+        assert_near(value, rates[i].bytes_per_s, 1e-6 * rates[i].bytes_per_s);
+    }
+    for (size_t i = 0; i < COUNT_OF(times); i++) {
+        assert_true(number_seconds(times[i].text, &value, &why));
+        assert_near(value, times[i].seconds, 1e-12);
+    }
+    for (size_t i = 0; i < COUNT_OF(no_rates); i++)
+        assert_false(number_rate(no_rates[i], &value, &why));
+    for (size_t i = 0; i < COUNT_OF(no_times); i++)
+        assert_false(number_seconds(no_times[i], &value, &why));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_have_units),
         cmocka_unit_test(other_texts_are_refused),
         cmocka_unit_test(formatted_numbers_read_back),
+        cmocka_unit_test(rates_and_times_have_units),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

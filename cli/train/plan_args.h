@@ -1,0 +1,39 @@
+/* The arguments of `comet plan`, for its parts: cmd_plan.c, plan_ranks.c. */
+#ifndef COMET_CLI_PLAN_ARGS_H
+#define COMET_CLI_PLAN_ARGS_H
+
+#include "train/compression_args.h"
+#include "train/convolutions.h"
+#include "train/train_setup.h"
+
+/* --ranks N or table. */
+typedef struct ranks_arg {
+    bool given, table;
+    uint64_t n;
+} ranks_arg;
+
+/* Several ranks; what was not given is 0, and wire_bytes 4. */
+typedef struct plan_ranks_args {
+    ranks_arg ranks;
+    uint64_t per_node;
+    double link, latency, step_time; /* bytes/s, seconds; negative: not given */
+    double wire_bytes;               /* on the wire for a gradient of 4 bytes */
+    bool sync_bn, shard_optimiser;
+} plan_ranks_args;
+
+typedef struct plan_args {
+    net_args net;
+    compression_args compression;
+    uint64_t image, channels, batch, memory, n_threads, queue;
+    comet_optimiser_kind optimiser;
+    convolutions_arg convolutions;
+    groups_args groups;
+    plan_ranks_args several;
+    const char *place; /* a described machine, or NULL */
+    bool json, no_recompute;
+} plan_args;
+
+/* The model that all forecasts are about, without compression. */
+comet_model_params plan_model_params(const plan_args *args);
+
+#endif

@@ -1,0 +1,121 @@
+# comet train on several ranks, under each MPI launcher that this build has a module for.
+# shellcheck shell=bash
+
+needs_training
+tiny_net
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+launchers=""
+for mpi in openmpi mpich; do
+    [ -e "$(dirname "$comet")/comet_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null && launchers="$launchers $mpi"
+done
+if [ -z "$launchers" ]; then
+    echo "skipped: no MPI (tools/setup all installs Open MPI and MPICH)"
+    exit 77
+fi
+
+# together N WORD...: the line of shell that runs comet on N ranks of $mpi, for at most 100 s.
+together() {
+    local n=$1 more=""
+    shift
+    [ $mpi = openmpi ] && more=--oversubscribe
+    echo "timeout 100 mpirun.$mpi $more -n $n \"\$comet\" $*"
+}
+
+# Nobody of the last job is left.
+nobody_left() {
+    for _ in 1 2 3 4 5 6 7 8 9 10; do
+        pgrep -f "^$comet train" >/dev/null || break
+        sleep 0.2
+    done
+    if pgrep -f "^$comet train" >/dev/null; then fault "a rank is left"; else pass; fi
+}
+
+# The pid of a rank that trains, by number.
+pid_of_rank() {
+    local pid
+    for pid in $(pgrep -f "^$comet train"); do
+        if tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qx "OMPI_COMM_WORLD_RANK=$1\|PMI_RANK=$1"; then
+            echo "$pid"
+            return
+        fi
+    done
+}
+
+for mpi in $launchers; do
+    # One line of each kind, from rank 0 alone; figures are of all ranks.
+    shell 0 "$(together 2 train $settings --out two-$mpi --log two-$mpi.jsonl)"
+    out_has '^ranks      2 of 10 images each, 2 on this machine$'
+    out_has '^length     3 epochs, 60 updates of 20 images$'
+    out_has '^peaks of ranks [0-9.]* MiB, [0-9.]* MiB$'
+    if [ "$(grep -c '^epoch' .out)" -eq 3 ]; then pass; else fault "not one line an epoch"; fi
+    has two-$mpi.jsonl '"ranks":2'
+    has two-$mpi.jsonl '"rank_peak_bytes":\[[0-9]*,[0-9]*\]'
+    # The same bits every time, and under either MPI; with the optimiser shared out, too, and with either kind of loader.
+    shell 0 "$(together 2 train $settings --out again-$mpi)"
+    same two-$mpi/last.safetensors again-$mpi/last.safetensors
+    shell 0 "$(together 2 train $settings --out shared-$mpi --shard-optimiser --loader-threads 2)"
+    same two-$mpi/last.safetensors shared-$mpi/last.safetensors
+    # Stopped after an epoch, and gone on with: the same number of ranks gives the same bits, another one goes on.
+    shell 0 "$(together 4 train $settings --out four-$mpi --sync-bn)"
+    shell 0 "$(together 4 train $settings --out part-$mpi --sync-bn --max-steps 25 --schedule constant --rate 0.01)"
+    shell 0 "$(together 4 train $settings --out whole-$mpi --sync-bn --schedule constant --rate 0.01 --max-steps 50)"
+    shell 0 "$(together 4 train $settings --out part-$mpi --sync-bn --max-steps 50 --schedule constant --rate 0.01 --resume)"
+    same whole-$mpi/last.safetensors part-$mpi/last.safetensors
+    shell 0 "$(together 2 train $settings --out part-$mpi --sync-bn --max-steps 60 --schedule constant --rate 0.01 --resume)"
+    err_has 'not as before: .*number of ranks'
+    shell 0 "'$comet' train $settings --out part-$mpi --max-steps 60 --schedule constant --rate 0.01 --resume"
+    # Gradients that travel in fewer bytes; MPI's own sums.
+    for how in bf16 codec; do
+        shell 0 "$(together 2 train $settings --compress-gradients $how --json)"
+        out_has '"state":"finished"'
+    done
+    shell 0 "$(together 2 train $settings --reduce mpi --json)"
+    # Refused at the start, by one sentence that names the rank.
+    shell 2 "$(together 3 train $settings)" 2>/dev/null
+    err_has 'cannot be shared out evenly among 3; 18 and 21 can'
+    shell 2 "timeout 60 mpirun.$mpi $([ $mpi = openmpi ] && echo --oversubscribe) -n 1 \"\$comet\" train $settings : -n 1 \"\$comet\" train $settings --rate 0.2"
+    err_has 'rank 1 on host .* was started with --rate 0.2'
+    shell 1 "$(together 2 train $settings --out two-$mpi)"
+    err_has 'already holds a run'
+    nobody_left
+
+    # A rank that is killed, or does not answer, ends the job within 10 s; what was saved goes on with the same bits.
+    long="--net tiny.txt $data --batch 20 --epochs 100 --seed 3 -j 1 --save-steps 5 --schedule constant --rate 0.01"
+    for signal in KILL STOP; do
+        rm -rf "died"
+        last="kill -$signal of a rank under $mpi"
+        (eval "$(together 2 train $long --out died)" >.out 2>.err </dev/null; echo $? >.code) &
+        for _ in $(seq 100); do
+            [ -e died/last.safetensors ] && break
+            sleep 0.1
+        done
+        victim=$(pid_of_rank 1)
+        began=$(date +%s)
+        if [ -n "$victim" ]; then kill -$signal "$victim"; else fault "there is no rank 1"; fi
+        wait
+        if [ $(($(date +%s) - began)) -le 10 ]; then pass; else fault "it took $(($(date +%s) - began)) s"; fi
+        if [ "$(cat .code)" -ne 0 ]; then pass; else fault "exit code 0"; fi
+        err_has 'rank 1 '
+        nobody_left
+        shell 0 "$(together 2 train $long --out died --resume --max-steps 400)"
+        shell 0 "$(together 2 train $long --out lived-$mpi -f --max-steps 400)"
+        same died/last.safetensors lived-$mpi/last.safetensors
+    done
+
+    # SIGTERM to the launcher: the step is finished, the run saved, and it goes on from there.
+    rm -rf died
+    (eval "$(together 2 train $long --out died)" >.out 2>.err </dev/null) &
+    for _ in $(seq 100); do
+        [ -e died/last.safetensors ] && break
+        sleep 0.1
+    done
+    pkill -TERM -f "^(/usr/bin/)?(mpirun.$mpi|mpiexec.hydra) .*$comet"
+    wait
+    err_has 'stopped by a signal after step'
+    nobody_left
+    shell 0 "$(together 2 train $long --out died --resume --max-steps 400)"
+    same died/last.safetensors lived-$mpi/last.safetensors
+done
+set -- $launchers
+if [ $# -eq 2 ]; then same two-openmpi/last.safetensors two-mpich/last.safetensors; fi
