@@ -560,12 +560,11 @@ static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
 static void print_ranks(const cJSON *row)
 {
     char sent[SIZE_TEXT_BYTES];
-    printf(
-        "  %.0f ranks: %.2f times one rank (%.4g images/s); %.1f %% of the time waited, %.0f %% of transfers hidden, "
-        "%s sent a step\n",
-        json_number(row, "ranks"), json_number(row, "scaling"), json_number(row, "ranks"),
-        json_number(row, "one_rank_images_per_s"), 100 * json_number(row, "waited_share"),
-        100 * json_number(row, "hidden_share"), comet_size_text((uint64_t)json_number(row, "sent_bytes_per_step"), sent));
+    printf("  %.0f ranks: %.2f times one rank (%.4g images/s); %.1f %% of the time waited, %.0f %% of transfers hidden, "
+           "%s sent a step\n",
+           json_number(row, "ranks"), json_number(row, "scaling") * json_number(row, "ranks"),
+           json_number(row, "one_rank_images_per_s"), 100 * json_number(row, "waited_share"),
+           100 * json_number(row, "hidden_share"), comet_size_text((uint64_t)json_number(row, "sent_bytes_per_step"), sent));
 }
 
 /* Rank 0 alone with its share, while the others wait for the sum, then all together. */
