@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/contender.h"
+#include "comet/dist.h"
 #include "doctor/self_test.h"
 #include "kit/cpu_report.h"
 #include "kit/json_out.h"
@@ -83,6 +84,18 @@ static void print_training(void)
         printf("training      on oneDNN %s, built with %s\n", training_dnnl_version(), training_dnnl_version_built());
 }
 
+/* The MPIs of this build's modules. */
+static void print_mpi(void)
+{
+    comet_dist_module_info info = {.size = sizeof info};
+    size_t n = 0;
+    for (; comet_dist_module(n, &info); n++)
+        printf("%-13s comet_mpi_%s.so: %s%s\n", n == 0 ? "mpi" : "", info.name, info.library,
+               info.library[0] ? "" : info.error);
+    if (n == 0)
+        printf("mpi           not in this build: mpirun starts copies that cannot work together\n");
+}
+
 static void print_lines(const findings *f)
 {
     const cpu_report *cpu = &f->cpu;
@@ -103,11 +116,23 @@ static void print_lines(const findings *f)
     printf("cores         %ld\n", cpu->n_cores);
     printf("memory        %.1f GiB, pages of %ld bytes\n", (double)cpu->memory_bytes / 0x1p30, cpu->page_bytes);
     print_training();
+    print_mpi();
     printf("zfp           %s\n", found(contender_zfp_version()));
     printf("zstd          %s\n", found(contender_zstd_version()));
     printf("self test     %s: %u frames by %u kernel families, %s, %s\n",
            f->test.identical && f->test.within_bound ? "passed" : "FAILED", f->test.n_frames, f->test.n_families,
            f->test.identical ? "identical bytes" : "BYTES DIFFER", f->test.within_bound ? "within the bound" : "BOUND BROKEN");
+}
+
+/* "mpi_openmpi": what that MPI says of itself; null where it cannot be loaded. */
+static void add_mpi(json *j)
+{
+    comet_dist_module_info info = {.size = sizeof info};
+    for (size_t i = 0; comet_dist_module(i, &info); i++) {
+        char name[32];
+        snprintf(name, sizeof name, "mpi_%s", info.name);
+        json_add_text(j, name, info.library[0] ? info.library : NULL);
+    }
 }
 
 static cli_exit print_json(const findings *f)
@@ -132,6 +157,7 @@ static cli_exit print_json(const findings *f)
     json_add_text(&j, "training_on_dnnl", training_dnnl_version());
     json_add_text(&j, "training_built_with_dnnl", training_dnnl_version_built());
     json_add_text(&j, "training_missing", training_missing());
+    add_mpi(&j);
     json_add_text(&j, "zfp", contender_zfp_version());
     json_add_text(&j, "zstd", contender_zstd_version());
     json_add_u64(&j, "self_test_frames", f->test.n_frames);

@@ -192,6 +192,8 @@ static void save(void)
     double begin = 0, leave = 0;
     signal(SIGTERM, ask);
     signal(SIGINT, ask);
+    if (ranks.rank == 0)
+        fprintf(stderr, "reducing\n");
     while (leave < ranks.n_ranks) {
         reduce(COMET_REDUCE_ALL, 1, data, BUCKET);
         begin = asked && begin == 0 ? comet_seconds() : begin;
@@ -244,6 +246,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "exchange", *word = argc > 2 ? argv[2] : "";
     comet_launch launch = {.size = sizeof launch};
     comet_dist_params params;
+    signal(SIGALRM, SIG_DFL);
+    alarm(60); /* a test that hangs leaves nothing */
     comet_dist_params_init(&params);
     params.ending = ending;
     choose_wire(argc > 3 ? argv[3] : word, &params);

@@ -18,3 +18,6 @@ is_json
 out_has '"kernels_cap":null,"kernels_cap_ignored":"avx3"'
 shell 0 'COMET_MAX_ISA= "$comet" doctor'
 out_has '^kernels .* cap none$'
+# The modules of this build, and nothing of an MPI that it lacks.
+run 0 doctor
+out_has '^mpi           (comet_mpi_[a-z]*\.so: .|not in this build)'
