@@ -225,12 +225,13 @@ static comet_status check_empty(const store_slot *slot)
                : comet_fail(COMET_ERROR_ARGUMENT, "%s holds a tensor; drop it first", store_slot_name(slot));
 }
 
-comet_status comet_store_set_ceiling(comet_store *s, comet_slot which, uint64_t ceiling)
+comet_status comet_store_set_place(comet_store *s, comet_slot which, uint64_t floor, uint64_t ceiling)
 {
     store_slot *slot = store_find(s, which);
     if (!slot)
         return COMET_ERROR_ARGUMENT;
     TRY(check_empty(slot));
+    slot->spec.floor = floor;
     slot->spec.ceiling = ceiling;
     return COMET_OK;
 }
