@@ -53,12 +53,6 @@ void say_set_quiet(void)
     progress_disable();
 }
 
-void say_hide_stdout(void)
-{
-    if (quiet && !freopen("/dev/null", "we", stdout))
-        clearerr(stdout);
-}
-
 bool say_is_quiet(void)
 {
     return quiet;

@@ -36,12 +36,9 @@ int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
 /* The verb that later messages begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
 void say_set_verb(const char *verb);
 
-/* Errors alone from now on: no notes of `say`, and no progress. */
+/* Errors and results alone from now on: no notes of `say`, and no progress. */
 void say_set_quiet(void);
 bool say_is_quiet(void);
-
-/* Where errors alone are wanted: what is printed on stdout to be followed on a terminal is not printed. */
-void say_hide_stdout(void);
 
 /* One line on stderr after "comet VERB: ", with control characters made visible; nothing where errors alone are wanted. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);

@@ -566,8 +566,6 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     comet_train_params params;
     (void)operands, (void)n_operands;
     const run_settings earlier = settings_of_run(args);
-    if (!args->json)
-        say_hide_stdout();
     cli_exit code = check_args(args);
     if (code == CLI_OK)
         code = check_out(args);

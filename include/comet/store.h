@@ -176,6 +176,7 @@ typedef struct comet_store_totals {
     uint64_t own_bytes;                           /* memory the store has taken from the system for coded tiles */
     uint64_t spilled, spilled_peak;               /* bytes in the spill file */
     double seconds_put, seconds_take;             /* summed over all workers */
+    uint64_t own_used;                            /* of own_bytes, as far as tiles ever reached: the rest was never touched */
 } comet_store_totals;
 
 COMET_API void comet_store_totals_init(comet_store_totals *totals);

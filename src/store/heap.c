@@ -107,6 +107,7 @@ static uint8_t *claim_own(heap *h, size_t bytes, heap_marks *marks)
         return NULL;
     h->current = s;
     h->used.own = marks->own = at + bytes;
+    h->own_used = max_u64(h->own_used, h->used.own);
     return (uint8_t *)s + (at - s->start);
 }
 

@@ -28,7 +28,7 @@ typedef struct heap {
     uint64_t lent_bytes;
     heap_marks used;
     heap_segment *first, *last, *current; /* `current` is where used.own lies */
-    uint64_t own_bytes;                   /* mapped */
+    uint64_t own_bytes, own_used;         /* mapped; as far as tiles ever reached */
 } heap;
 
 void heap_open(heap *h);

@@ -439,6 +439,7 @@ comet_status comet_store_describe(const comet_store *s, comet_store_totals *tota
     comet_store_totals t = s->peaks;
     t.held = s->held;
     t.own_bytes = s->heap.own_bytes;
+    t.own_used = s->heap.own_used;
     t.spilled = s->spilled;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         t.seconds_put += seconds_of(&s->slots[i]->ns_put);

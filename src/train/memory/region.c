@@ -374,7 +374,7 @@ comet_memory memory_now(const comet_model *m)
     if (!m->coded || comet_store_describe(m->store, &totals) != COMET_OK || totals.peak == 0)
         return memory;
     memory.saved = totals.peak;
-    memory.total += totals.own_bytes;
+    memory.total += totals.own_used;
     return memory;
 }
 
