@@ -81,8 +81,17 @@ static cli_exit take_text(toml *t, cJSON **value)
     return !closed ? refuse(t, "a text has no closing quote") : *value ? CLI_OK : fail_memory(n);
 }
 
+/* `word` is as much of it as a number may have. */
+static cli_exit refuse_word(const toml *t, const char *key, const char *word)
+{
+    if (word[0] == '\0')
+        return refuse(t, "a value is missing: a \"text\", a number, true or false");
+    return fail(CLI_BAD_INPUT, "%s:%zu: a text needs quotes: %s = \"%s%s\"", t->path, t->line, key, word,
+                strlen(word) + 1 < NUMBER_BYTES ? "" : "...");
+}
+
 /* true, false, or a number, which is kept as text so that no digit is lost. */
-static cli_exit take_word(toml *t, cJSON **value)
+static cli_exit take_word(toml *t, const char *key, cJSON **value)
 {
     char word[NUMBER_BYTES];
     const size_t length = strcspn(t->at, " \t\r\n#");
@@ -93,7 +102,7 @@ static cli_exit take_word(toml *t, cJSON **value)
     else if (length < sizeof word && number_is_decimal(word))
         *value = cJSON_CreateRaw(word);
     else
-        return refuse(t, "a value is a \"text\", a number, true or false");
+        return refuse_word(t, key, word);
     return *value ? CLI_OK : fail_memory(sizeof(cJSON));
 }
 
@@ -116,7 +125,7 @@ static cli_exit take_line(toml *t)
     if (cJSON_GetObjectItemCaseSensitive(t->root, key))
         return refuse(t, "the option stands here for the second time");
     const size_t line = t->line;
-    const cli_exit code = *t->at == '"' || *t->at == '\'' ? take_text(t, &value) : take_word(t, &value);
+    const cli_exit code = *t->at == '"' || *t->at == '\'' ? take_text(t, &value) : take_word(t, key, &value);
     if (code != CLI_OK || !cJSON_AddItemToObject(t->root, key, value)) {
         cJSON_Delete(value);
         return code != CLI_OK ? code : fail_memory(sizeof(cJSON));

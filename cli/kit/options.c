@@ -43,7 +43,8 @@ static bool set_config(void *target, const char *text, reason *why)
 
 static const option common_options[] = {
     {'q', "quiet", NULL, set_quiet, offsetof(common_args, quiet), "print errors and results only"},
-    {0, "config", "FILE", set_config, offsetof(common_args, config), "options from a file: 'key = value' lines, or JSON"},
+    {0, "config", "FILE", set_config, offsetof(common_args, config),
+     "options from a file: 'key = value' lines with texts in quotes, or JSON"},
 };
 
 const option *options_common(size_t n_options, size_t *n)

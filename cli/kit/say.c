@@ -71,12 +71,6 @@ static void let_speak(void)
         nanosleep(&moment, NULL);
 }
 
-void say_hide_stdout(void)
-{
-    if (quiet && !freopen("/dev/null", "we", stdout))
-        clearerr(stdout);
-}
-
 bool say_is_quiet(void)
 {
     return quiet;

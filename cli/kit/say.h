@@ -36,16 +36,13 @@ int reason_set(reason *why, const char *format, ...) SAY_FORMAT(2, 3);
 /* The verb that later messages begin with ("comet compress: ..."); NULL for none. The string is kept, not copied. */
 void say_set_verb(const char *verb);
 
-/* Errors alone from now on: no notes of `say`, and no progress. */
+/* Errors and results alone from now on: no notes of `say`, and no progress. */
 void say_set_quiet(void);
 bool say_is_quiet(void);
 
 /* This process does what another does that says the same: nothing is said but failures, and these only after a moment, in which
  * the other ends both where it fails alike. They begin with `name`. */
 void say_set_follower(const char *name);
-
-/* Where errors alone are wanted: what is printed on stdout to be followed on a terminal is not printed. */
-void say_hide_stdout(void);
 
 /* One line on stderr after "comet VERB: ", with control characters made visible; nothing where errors alone are wanted. */
 void say(const char *format, ...) SAY_FORMAT(1, 2);

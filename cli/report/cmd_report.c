@@ -182,6 +182,24 @@ static void say_what_is_missing(const run *items, size_t n)
     }
 }
 
+/* Runs of which there is something to show. */
+static size_t count_runs(const run *items, size_t n)
+{
+    size_t n_shown = 0;
+    for (size_t i = 0; i < n; i++)
+        n_shown += (items[i].state != RUN_NO_LOG && items[i].state != RUN_NOTHING) || items[i].saved_state;
+    return n_shown;
+}
+
+static void say_what_is_there(const report_args *args, const run *items, size_t n)
+{
+    const size_t n_shown = count_runs(items, n);
+    if (n_shown > 0)
+        say("%s: %zu run%s; open it in a browser", args->output, n_shown, n_shown == 1 ? "" : "s");
+    else
+        say("%s: there is no run to show yet", args->output);
+}
+
 static void free_runs(run *items, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -242,7 +260,7 @@ static cli_exit make_report(const report_args *args, char **paths, size_t n, run
     if (code != CLI_OK)
         return code;
     say_what_is_missing(items, n);
-    say("%s: %zu run%s; open it in a browser", args->output, n, n == 1 ? "" : "s");
+    say_what_is_there(args, items, n);
     if (args->tensorboard)
         say("%s: event files; tensorboard --logdir %s", args->tensorboard, args->tensorboard);
     return live ? follow(args, paths, n, items) : CLI_OK;

@@ -225,6 +225,15 @@ static cli_exit check_matrix(const eval_args *args, const comet_dataset *data, u
                 n, MATRIX_MOST_SHOWN);
 }
 
+/* Weights of 1000 classes may be scored on data of three, but the labels are then seldom the net's. */
+static void say_other_classes(const comet_dataset *data, uint32_t n_outputs)
+{
+    const uint32_t n = info_of(data).n_classes;
+    if (n < n_outputs)
+        say("the net tells %" PRIu32 " classes apart, the data has %" PRIu32 ": they are taken for the net's first ones",
+            n_outputs, n);
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const eval_args *args = given;
@@ -250,6 +259,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     if (code == CLI_OK) {
         const uint32_t n_outputs = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
         code = check_matrix(args, data, n_outputs);
+        if (code == CLI_OK)
+            say_other_classes(data, n_outputs);
         if (code == CLI_OK && (args->per_class || args->confusion))
             code = class_table_make(&table, data, path, n_outputs);
     }

@@ -638,8 +638,6 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     run_settings earlier = {0};
     comet_train_params params;
     (void)operands, (void)n_operands;
-    if (!args->json)
-        say_hide_stdout();
     cli_exit code = begin(args, &s, &report.log, &earlier);
     if (code == CLI_OK) {
         fill_params(args, &s, &params);

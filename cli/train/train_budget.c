@@ -52,12 +52,15 @@ static comet_budget_params params_of(const comet_train_params *p)
     return params;
 }
 
-static comet_budget_request request_of(const budget_args *args)
+enum { LEAST_UPDATES = 10 }; /* of an epoch: with fewer a net learns little in the usual number of epochs */
+
+static comet_budget_request request_of(const budget_args *args, const comet_train_params *p)
 {
     comet_budget_request request;
     comet_budget_request_init(&request);
     request.memory = args->memory;
     request.choose_batch = args->batch.automatic;
+    request.least_updates = p->max_steps > 0 ? 0 : LEAST_UPDATES; /* whoever gives a number of updates gets as many */
     request.keep_batch = args->batch_is_kept;
     request.memory_name = "--memory";
     request.spill_name = "--spill DIR";
@@ -67,7 +70,7 @@ static comet_budget_request request_of(const budget_args *args)
 static cli_exit settle(void *data)
 {
     settlement *s = data;
-    const comet_budget_request request = request_of(s->args);
+    const comet_budget_request request = request_of(s->args, &s->p);
     const comet_status status = comet_budget_settle(s->budget, &request, &s->p.model, &s->choice);
     progress_hide();
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kit/progress.h"
+#include "train/train_setup.h"
 #include "train/train_tables.h"
 
 void train_report_note(train_report *r, const char *sentence)
@@ -53,7 +54,7 @@ static void on_start(train_report *r, const comet_train_event *e)
 {
     r->n_epochs_shown = e->epoch;
     r->line.first_step = e->step;
-    if (r->json || e->finished)
+    if (r->json || e->finished || say_is_quiet())
         return;
     run_table_print(stdout, &r->log, e);
     memory_table_print(stdout, e->model);
@@ -71,6 +72,12 @@ static void on_end(train_report *r, const comet_train_event *e)
     }
 }
 
+static bool has_checkpoint(const char *folder)
+{
+    char path[4096];
+    return file_in_folder(folder, "last.safetensors", path, sizeof path);
+}
+
 void train_report_event(void *user, const comet_train_event *e)
 {
     train_report *r = user;
@@ -79,14 +86,13 @@ void train_report_event(void *user, const comet_train_event *e)
     case COMET_EVENT_START: on_start(r, e); break;
     case COMET_EVENT_STEP: train_line_step(&r->line, e); break;
     case COMET_EVENT_EPOCH:
-        if (!r->json)
+        if (!r->json && !say_is_quiet())
             show_epoch(r, e);
         break;
     case COMET_EVENT_CHECKPOINT:
         if (!e->checkpoint_ok)
-            say("the checkpoint of step %" PRIu64
-                " was not written: %s; training continues, and the checkpoint before it is intact",
-                e->step, e->text);
+            say("the checkpoint of step %" PRIu64 " was not written: %s; training continues, %s", e->step, e->text,
+                has_checkpoint(r->log.params->out) ? "and the checkpoint before it is intact" : "without a checkpoint so far");
         break;
     case COMET_EVENT_NOTE: say("%s", e->text); break;
     case COMET_EVENT_END: on_end(r, e); break;

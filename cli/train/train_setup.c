@@ -109,7 +109,9 @@ cli_exit fail_weights(comet_status status, const char *path, const net_args *arg
     uint64_t classes = 0;
     const uint64_t ours = comet_net_shape(net, comet_net_n_values(net) - 1).channels;
     snprintf(sentence, sizeof sentence, "%s", comet_last_error());
-    if (status != COMET_ERROR_CORRUPT || !path || comet_weights_classes(path, net, &classes) != COMET_OK || classes == ours)
+    const bool another_net = strstr(sentence, "of another net") != NULL; /* no number of classes makes it fit */
+    if (status != COMET_ERROR_CORRUPT || !path || another_net || comet_weights_classes(path, net, &classes) != COMET_OK ||
+        classes == ours)
         return fail(exit_of_status(status), "%s", sentence);
     if (args->file)
         return fail(CLI_BAD_INPUT, "%s; change the net in %s to have %" PRIu64 " outputs", sentence, args->file, classes);
@@ -162,7 +164,7 @@ cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes
 
 /* ---- files ---- */
 
-static bool join(const char *folder, const char *name, char *path, size_t path_bytes)
+bool file_in_folder(const char *folder, const char *name, char *path, size_t path_bytes)
 {
     return (size_t)snprintf(path, path_bytes, "%s/%s", folder, name) < path_bytes && access(path, F_OK) == 0;
 }
@@ -186,7 +188,8 @@ cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes
 {
     struct stat status;
     if (stat(what, &status) == 0 && S_ISDIR(status.st_mode))
-        return !last && join(what, "best.safetensors", path, path_bytes) ? CLI_OK : newest_path(what, path, path_bytes);
+        return !last && file_in_folder(what, "best.safetensors", path, path_bytes) ? CLI_OK
+                                                                                   : newest_path(what, path, path_bytes);
     return (size_t)snprintf(path, path_bytes, "%s", what) < path_bytes ? CLI_OK
                                                                        : fail(CLI_BAD_INPUT, "%s: the name is too long", what);
 }

@@ -102,6 +102,9 @@ cli_exit fail_weights(comet_status status, const char *path, const net_args *arg
 /* Opens one part of the data. Images that can have any size get that of `net`. */
 cli_exit data_open(const data_args *args, const comet_net *net, uint64_t classes, comet_split split, comet_dataset **data);
 
+/* Is there such a file in the folder? Writes its path. */
+bool file_in_folder(const char *folder, const char *name, char *path, size_t path_bytes);
+
 /* `what` itself if it is a file; the best checkpoint of a folder, or the newest undamaged one if there is no best or `last` is
  * set. */
 cli_exit weights_path(const char *what, bool last, char *path, size_t path_bytes);

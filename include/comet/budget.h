@@ -89,6 +89,7 @@ typedef struct comet_budget_request {
     size_t size;
     uint64_t memory;         /* most bytes resident; 0: only what limits this process counts */
     bool choose_batch;       /* as large as fits, at most the training data's images; else that of the model's parameters */
+    uint32_t least_updates;  /* of an epoch, where the batch is chosen: that leaves it at most so large; 0: any */
     bool keep_batch;         /* the batch is that of a run which goes on: a refusal names no other */
     const char *memory_name; /* what sentences call `memory`; NULL: "the budget" */
     const char *spill_name;  /* what would let it spill, for a refusal; NULL: "a spill folder" */

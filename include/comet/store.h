@@ -61,7 +61,8 @@ typedef struct comet_slot_spec {
     comet_tensor tensor; /* f32, f16 or bf16; for indices and workspaces n_dims 1 and the bytes rounded up to whole elements */
     uint64_t bytes;      /* of the raw tensor; for floats of any size those of `tensor` */
     uint32_t index_bits; /* 1 to 7: the bytes hold integers below 2^index_bits; 0: they do not */
-    uint64_t ceiling;    /* the first byte of lent memory that the slot must not use, see comet_store_lend; 0: it uses none */
+    uint64_t floor,
+        ceiling; /* lent memory that it may use begins and ends here, see comet_store_lend; ceiling 0: it uses none */
 } comet_slot_spec;
 
 COMET_API void comet_slot_spec_init(comet_slot_spec *spec);
@@ -94,11 +95,11 @@ COMET_API void comet_store_params_init(comet_store_params *params);
 COMET_API comet_status comet_store_create(comet_store **store, const comet_store_params *params);
 COMET_API void comet_store_destroy(comet_store *store);
 
-/* Lends memory of the caller to the store, which uses it before its own, from its first byte on and up to each slot's ceiling.
- * It must be readable to its end and outlive the store. To be called between steps only. A slot's ceiling is set in its spec or
- * by comet_store_set_ceiling. */
+/* Lends memory of the caller to the store, which uses it before its own: from its first byte on, for each slot between its
+ * floor and its ceiling. It must be readable to its end and outlive the store. To be called between steps only. Floor and
+ * ceiling are set in the spec of a slot or by comet_store_set_place. */
 COMET_API comet_status comet_store_lend(comet_store *store, void *memory, uint64_t bytes);
-COMET_API comet_status comet_store_set_ceiling(comet_store *store, comet_slot slot, uint64_t ceiling);
+COMET_API comet_status comet_store_set_place(comet_store *store, comet_slot slot, uint64_t floor, uint64_t ceiling);
 
 /* A new slot, held raw. */
 COMET_API comet_status comet_store_declare(comet_store *store, const comet_slot_spec *spec, comet_slot *slot);
@@ -175,6 +176,7 @@ typedef struct comet_store_totals {
     uint64_t own_bytes;                           /* memory the store has taken from the system for coded tiles */
     uint64_t spilled, spilled_peak;               /* bytes in the spill file */
     double seconds_put, seconds_take;             /* summed over all workers */
+    uint64_t own_used;                            /* of own_bytes, as far as tiles ever reached: the rest was never touched */
 } comet_store_totals;
 
 COMET_API void comet_store_totals_init(comet_store_totals *totals);

@@ -48,10 +48,10 @@ static uint64_t aligned(uint64_t at)
     return ceil_div_u64(at, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
-static uint8_t *claim_lent(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks)
+static uint8_t *claim_lent(heap *h, size_t bytes, const heap_range *range, heap_marks *marks)
 {
     /* Offsets are aligned, not addresses: lent memory is used from its first byte on, whatever its alignment. */
-    uint64_t at = aligned(h->used.lent), limit = min_u64(ceiling, h->lent_bytes);
+    uint64_t at = aligned(max_u64(h->used.lent, range->floor)), limit = min_u64(range->ceiling, h->lent_bytes);
     if (limit < READ_SLACK || at > limit - READ_SLACK || bytes > limit - READ_SLACK - at)
         return NULL;
     h->used.lent = marks->lent = at + bytes;
@@ -107,13 +107,14 @@ static uint8_t *claim_own(heap *h, size_t bytes, heap_marks *marks)
         return NULL;
     h->current = s;
     h->used.own = marks->own = at + bytes;
+    h->own_used = max_u64(h->own_used, h->used.own);
     return (uint8_t *)s + (at - s->start);
 }
 
-uint8_t *heap_claim(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks)
+uint8_t *heap_claim(heap *h, size_t bytes, const heap_range *range, heap_marks *marks)
 {
     pthread_mutex_lock(&h->lock);
-    uint8_t *place = h->lent ? claim_lent(h, bytes, ceiling, marks) : NULL;
+    uint8_t *place = h->lent ? claim_lent(h, bytes, range, marks) : NULL;
     if (!place)
         place = claim_own(h, bytes, marks);
     pthread_mutex_unlock(&h->lock);

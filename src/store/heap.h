@@ -15,6 +15,11 @@ typedef struct heap_marks {
     uint64_t lent, own;
 } heap_marks;
 
+/* Offsets in lent memory. */
+typedef struct heap_range {
+    uint64_t floor, ceiling;
+} heap_range;
+
 typedef struct heap_segment heap_segment;
 
 typedef struct heap {
@@ -23,7 +28,7 @@ typedef struct heap {
     uint64_t lent_bytes;
     heap_marks used;
     heap_segment *first, *last, *current; /* `current` is where used.own lies */
-    uint64_t own_bytes;                   /* mapped */
+    uint64_t own_bytes, own_used;         /* mapped; as far as tiles ever reached */
 } heap;
 
 void heap_open(heap *h);
@@ -32,9 +37,9 @@ void heap_close(heap *h);
 /* Only while nothing is in use. */
 void heap_lend(heap *h, void *memory, uint64_t bytes);
 
-/* Claims `bytes` bytes that READ_SLACK readable ones follow; in lent memory these end at `ceiling` at the latest. Raises *marks
+/* Claims `bytes` bytes that READ_SLACK readable ones follow; in lent memory all of them lie within `range`. Raises *marks
  * to cover the bytes. Any thread. NULL, with the failure recorded, if there is no memory. */
-uint8_t *heap_claim(heap *h, size_t bytes, uint64_t ceiling, heap_marks *marks);
+uint8_t *heap_claim(heap *h, size_t bytes, const heap_range *range, heap_marks *marks);
 
 /* Frees all above the marks. */
 void heap_rewind(heap *h, heap_marks marks);

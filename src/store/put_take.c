@@ -55,7 +55,7 @@ static comet_status keep(comet_store *s, store_slot *slot, store_tile *tile, con
     if (slot->policy.spill) {
         TRY(spill_write(&s->spill, p->data, p->bytes, &tile->offset, &slot->spill_mark));
     } else {
-        tile->place = heap_claim(&s->heap, p->bytes, slot->spec.ceiling, &slot->marks);
+        tile->place = heap_claim(&s->heap, p->bytes, &(heap_range){slot->spec.floor, slot->spec.ceiling}, &slot->marks);
         if (!tile->place)
             return COMET_ERROR_MEMORY;
         memcpy(tile->place, p->data, p->bytes);

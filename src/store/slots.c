@@ -225,12 +225,13 @@ static comet_status check_empty(const store_slot *slot)
                : comet_fail(COMET_ERROR_ARGUMENT, "%s holds a tensor; drop it first", store_slot_name(slot));
 }
 
-comet_status comet_store_set_ceiling(comet_store *s, comet_slot which, uint64_t ceiling)
+comet_status comet_store_set_place(comet_store *s, comet_slot which, uint64_t floor, uint64_t ceiling)
 {
     store_slot *slot = store_find(s, which);
     if (!slot)
         return COMET_ERROR_ARGUMENT;
     TRY(check_empty(slot));
+    slot->spec.floor = floor;
     slot->spec.ceiling = ceiling;
     return COMET_OK;
 }
@@ -438,6 +439,7 @@ comet_status comet_store_describe(const comet_store *s, comet_store_totals *tota
     comet_store_totals t = s->peaks;
     t.held = s->held;
     t.own_bytes = s->heap.own_bytes;
+    t.own_used = s->heap.own_used;
     t.spilled = s->spilled;
     for (uint32_t i = 0; i < s->n_slots; i++) {
         t.seconds_put += seconds_of(&s->slots[i]->ns_put);

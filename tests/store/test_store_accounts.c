@@ -92,7 +92,7 @@ static void test_memory_marks(void **state)
             assert_ok(comet_store_lend(s, lent, N * bytes_of(&t)));
             for (int i = 0; i < N; i++) {
                 slots[i] = declare_with(s, &t, COMET_LOSSY, bounded(0.1));
-                assert_ok(comet_store_set_ceiling(s, slots[i], in_lent ? UINT64_MAX : 0));
+                assert_ok(comet_store_set_place(s, slots[i], 0, in_lent ? UINT64_MAX : 0));
             }
             for (int i = N - 1; i >= 0; i--)
                 assert_ok(comet_store_put(s, slots[i], x[i]));
@@ -121,7 +121,7 @@ static void test_marks_are_forgotten(void **state)
     assert_ok(comet_store_lend(s, lent, bytes_of(&t)));
     assert_ok(comet_store_put(s, moves, x)); /* its ceiling is 0: memory of our own */
     assert_ok(comet_store_drop(s, moves));
-    assert_ok(comet_store_set_ceiling(s, moves, UINT64_MAX));
+    assert_ok(comet_store_set_place(s, moves, 0, UINT64_MAX));
     assert_ok(comet_store_put(s, moves, x));
     assert_ok(comet_store_put(s, other, x));
     assert_ok(comet_store_drop(s, other));
@@ -150,18 +150,18 @@ static void test_slack_at_segment_end(void **state)
         heap h;
         heap_marks marks = {0, 0};
         heap_open(&h);
-        const uint8_t *first = heap_claim(&h, 1, 0, &marks);
+        const uint8_t *first = heap_claim(&h, 1, &(heap_range){.ceiling = 0}, &marks);
         assert_non_null(first);
         assert_int_equal(h.own_bytes, SEGMENT);
         const uint8_t *end = first - COMET_ALIGNMENT + SEGMENT; /* after the header */
         const size_t room = (size_t)(end - first) - COMET_ALIGNMENT - READ_SLACK;
-        uint8_t *last = heap_claim(&h, room + more, 0, &marks);
+        uint8_t *last = heap_claim(&h, room + more, &(heap_range){.ceiling = 0}, &marks);
         assert_non_null(last);
         assert_int_equal(last + room + READ_SLACK == end, more == 0);
         assert_int_equal(h.own_bytes, more ? 2 * SEGMENT : SEGMENT);
         assert_int_equal(marks.own, more ? SEGMENT + COMET_ALIGNMENT + room + 1 : SEGMENT - READ_SLACK);
         heap_rewind(&h, (heap_marks){0, 0});
-        assert_ptr_equal(heap_claim(&h, 1, 0, &marks), first);
+        assert_ptr_equal(heap_claim(&h, 1, &(heap_range){.ceiling = 0}, &marks), first);
         heap_close(&h);
     }
 }
@@ -175,11 +175,11 @@ static void test_tiles_share_no_line(void **state)
         heap_marks marks = {0, 0};
         heap_open(&h);
         heap_lend(&h, lent + 1, 4095);
-        const uint8_t *first = heap_claim(&h, 1, in_lent ? 4095 : 0, &marks);
+        const uint8_t *first = heap_claim(&h, 1, &(heap_range){.ceiling = in_lent ? 4095 : 0}, &marks);
         assert_true(in_lent ? first == lent + 1 : (uintptr_t)first % COMET_ALIGNMENT == 0);
-        assert_ptr_equal(heap_claim(&h, 65, in_lent ? 4095 : 0, &marks), first + 64);
-        assert_ptr_equal(heap_claim(&h, 64, in_lent ? 4095 : 0, &marks), first + 192);
-        assert_ptr_equal(heap_claim(&h, 1, in_lent ? 4095 : 0, &marks), first + 256);
+        assert_ptr_equal(heap_claim(&h, 65, &(heap_range){.ceiling = in_lent ? 4095 : 0}, &marks), first + 64);
+        assert_ptr_equal(heap_claim(&h, 64, &(heap_range){.ceiling = in_lent ? 4095 : 0}, &marks), first + 192);
+        assert_ptr_equal(heap_claim(&h, 1, &(heap_range){.ceiling = in_lent ? 4095 : 0}, &marks), first + 256);
         assert_true(in_lent ? marks.lent == 257 && marks.own == 0 : marks.lent == 0 && marks.own == COMET_ALIGNMENT + 257);
         heap_close(&h);
     }
@@ -200,7 +200,7 @@ static void test_large_tiles(void **state)
         heap h;
         heap_marks marks = {0, 0};
         heap_open(&h);
-        uint8_t *place = heap_claim(&h, cases[i].bytes, 0, &marks);
+        uint8_t *place = heap_claim(&h, cases[i].bytes, &(heap_range){.ceiling = 0}, &marks);
         assert_non_null(place);
         assert_int_equal(h.own_bytes, cases[i].mapped);
         assert_int_equal(marks.own, COMET_ALIGNMENT + cases[i].bytes);

@@ -64,8 +64,8 @@ static void test_lent_memory_first(void **state)
     comet_slot a = declare_with(s, &t, COMET_LOSSY, bounded(0.1)), b = declare_with(s, &t, COMET_LOSSY, bounded(0.01));
     assert_ok(comet_store_lend(s, memory, bytes));
     for (int step = 0; step < 2; step++) {
-        assert_ok(comet_store_set_ceiling(s, a, bytes));
-        assert_ok(comet_store_set_ceiling(s, b, bytes));
+        assert_ok(comet_store_set_place(s, a, 0, bytes));
+        assert_ok(comet_store_set_place(s, b, 0, bytes));
         put_and_check(s, a, x);
         put_and_check(s, b, x);
         uint64_t held = report_of(s, a).bytes_held + report_of(s, b).bytes_held;
@@ -105,7 +105,7 @@ static void test_ceilings(void **state)
     for (size_t i = 0; i < COUNT_OF(ceilings); i++) {
         uint8_t *memory = guarded_tail(&g, bytes);
         memset(memory, CANARY, bytes);
-        assert_ok(comet_store_set_ceiling(s, slot, ceilings[i]));
+        assert_ok(comet_store_set_place(s, slot, 0, ceilings[i]));
         put_and_check(s, slot, x);
         if (ceilings[i] < bytes)
             assert_canary(memory + ceilings[i], g.end);
@@ -118,6 +118,35 @@ static void test_ceilings(void **state)
     }
     comet_store_destroy(s);
     guarded_free(&g);
+    free(x);
+}
+
+/* Two slots around a place that is not theirs, as samples have it: nothing is written there. */
+static void test_floors(void **state)
+{
+    comet_tensor t = some_tensor();
+    float *x = make_data(SEED, DATA_RELU, &t);
+    const size_t bytes = bytes_of(&t), first = bytes / 2, end = bytes / 2 + 10001;
+    uint8_t *memory = need_malloc(2 * bytes);
+    memset(memory, CANARY, 2 * bytes);
+    comet_store *s = store_with(NULL, 3, NULL);
+    const comet_slot below = declare_with(s, &t, COMET_LOSSY, bounded(0.05)),
+                     above = declare_with(s, &t, COMET_LOSSY, bounded(0.05));
+    assert_ok(comet_store_lend(s, memory, 2 * bytes));
+    assert_ok(comet_store_set_place(s, below, 0, first));
+    assert_ok(comet_store_set_place(s, above, end, 2 * bytes));
+    for (int round = 0; round < 2; round++) {
+        put_and_check(s, below, x);
+        put_and_check(s, above, x);
+        assert_canary(memory + first, memory + end);
+        const uint64_t held = report_of(s, above).bytes_held;
+        assert_int_equal(bytes_between(s, above, memory + end, memory + 2 * bytes), held);
+        assert_true(bytes_between(s, below, memory, memory + first) > held / 2);
+        assert_ok(comet_store_drop(s, above));
+        assert_ok(comet_store_drop(s, below));
+    }
+    comet_store_destroy(s);
+    free(memory);
     free(x);
 }
 
@@ -134,7 +163,7 @@ static void test_lent_memory_is_not_read_beyond(void **state)
         guarded g = guarded_make(held + 2 * READ_SLACK);
         for (uint64_t spare = 0; spare < 2 * READ_SLACK; spare += 3) {
             assert_ok(comet_store_drop(s, slot));
-            assert_ok(comet_store_set_ceiling(s, slot, UINT64_MAX));
+            assert_ok(comet_store_set_place(s, slot, 0, UINT64_MAX));
             assert_ok(comet_store_lend(s, guarded_tail(&g, held + spare), held + spare));
             put_and_check(s, slot, x);
             bool inside = bytes_between(s, slot, g.end - held - spare, g.end) == held;
@@ -442,7 +471,7 @@ static void test_misuse(void **state)
     assert_status(comet_store_put(s, slot, x), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_put_begin(s, slot), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_set_policy(s, slot, &p), COMET_ERROR_ARGUMENT);
-    assert_status(comet_store_set_ceiling(s, slot, 5), COMET_ERROR_ARGUMENT);
+    assert_status(comet_store_set_place(s, slot, 0, 5), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_take(s, slot, NULL, &data), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_take(s, slot, (uint8_t *)room + 1, &data), COMET_ERROR_ARGUMENT);
     assert_status(comet_store_take(s, slot, room, NULL), COMET_ERROR_ARGUMENT);
@@ -649,6 +678,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lent_memory_first),
         cmocka_unit_test(test_ceilings),
+        cmocka_unit_test(test_floors),
         cmocka_unit_test(test_lent_memory_is_not_read_beyond),
         cmocka_unit_test(test_memory_is_used_again),
         cmocka_unit_test(test_popping),

@@ -77,21 +77,35 @@ typedef struct settled {
     comet_budget_choice choice;
 } settled;
 
-static settled settle(comet_budget *budget, uint64_t memory, bool choose_batch)
+static settled settle_request(comet_budget *budget, const comet_budget_request *request)
 {
-    comet_budget_request request;
     settled s = {.status = COMET_OK};
-    comet_budget_request_init(&request);
     comet_budget_choice_init(&s.choice);
     comet_model_params_init(&s.model);
     s.model.batch = 5;
-    request.memory = memory;
-    request.choose_batch = choose_batch;
-    request.memory_name = "the test's limit";
-    s.status = comet_budget_settle(budget, &request, &s.model, &s.choice);
+    s.status = comet_budget_settle(budget, request, &s.model, &s.choice);
     if (s.status != COMET_OK)
         assert_true(s.model.batch == 5 && s.choice.batch == 0); /* results are written on success only */
     return s;
+}
+
+static settled settle(comet_budget *budget, uint64_t memory, bool choose_batch)
+{
+    comet_budget_request request;
+    comet_budget_request_init(&request);
+    request.memory = memory;
+    request.choose_batch = choose_batch;
+    request.memory_name = "the test's limit";
+    return settle_request(budget, &request);
+}
+
+static settled settle_updates(comet_budget *budget, uint32_t least)
+{
+    comet_budget_request request;
+    comet_budget_request_init(&request);
+    request.choose_batch = true;
+    request.least_updates = least;
+    return settle_request(budget, &request);
 }
 
 /* The least that may be allowed for a peak, to a byte or two. */
@@ -321,6 +335,13 @@ static void test_batch_is_at_most_the_data(void **state)
     assert_ok(s.status);
     assert_int_equal(s.choice.batch, 40);
     assert_non_null(strstr(s.choice.text, "batch 40 (chosen) with"));
+    const uint32_t least[] = {1, 2, 4, 44, 400}, batches[] = {40, 16, 8, 8, 8};
+    for (size_t i = 0; i < COUNT_OF(least); i++) {
+        const settled some = settle_updates(budget, least[i]);
+        assert_ok(some.status);
+        assert_int_equal(some.choice.batch, batches[i]);
+        assert_non_null(strstr(some.choice.text, "(chosen, so that an epoch has about "));
+    }
     assert_status(settle(none, 0, true).status, COMET_ERROR_ARGUMENT);
     assert_non_null(strstr(comet_last_error(), "8 images or more; there are 7"));
     comet_budget_destroy(none);

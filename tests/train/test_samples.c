@@ -9,6 +9,7 @@
 #include "train/assess/sample.h"
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
+#include "train/run/plan.h"
 #include "training.h"
 
 /* Convolutions of all kinds, each after a relu so that its input is stored: channels in blocks and others, strides, groups,
@@ -323,6 +324,32 @@ static void test_turns(void **state)
     trial_free(&t);
 }
 
+/* Samples have their place while they are in use, and transients have it before and after: ResNet-18 needs it for the tensors
+ * around its max pool. */
+static void test_place(void **state)
+{
+    (void)state;
+    comet_net *net = NULL;
+    assert_ok(comet_net_zoo(&net, "resnet18", 0, 224, 10));
+    comet_model_params p = trial_params(32);
+    p.compression.mode = COMET_COMPRESS_FAST;
+    p.fused_update = true;
+    comet_model *m = calloc(1, sizeof *m);
+    assert_non_null(m);
+    assert_ok(plan_model(m, net, &p));
+    const arena *a = &m->arena;
+    const uint64_t end = m->samples.at + memory_sample_bytes(m), region = a->bytes + a->below;
+    const uint32_t n = moments_of(m), first = m->samples.first, last = m->samples.last;
+    assert_true(first > 0 && first < m->n_ops && last > m->n_ops && last < n - 1);
+    for (uint32_t i = 0; i < m->n_ops; i++)
+        assert_true(!sampler_of(m, &m->ops[i]) || (i >= first && moment_backward(m, &m->ops[i], 1) <= last));
+    assert_true(end + arena_height(a, first, last) <= region);
+    assert_true(end + arena_height(a, 0, first - 1) > region);
+    assert_true(end + arena_height(a, last + 1, n - 1) > region);
+    comet_model_destroy(m); /* its memory was never taken */
+    comet_net_destroy(net);
+}
+
 /* Nothing is kept where nothing is stored with errors, or it is not known with which. */
 static void test_nothing_to_measure(void **state)
 {
@@ -379,11 +406,8 @@ static void test_nonfinite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_samples),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_small_images),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_nothing_to_measure),
+        cmocka_unit_test(test_samples),   cmocka_unit_test(test_parts), cmocka_unit_test(test_small_images),
+        cmocka_unit_test(test_turns),     cmocka_unit_test(test_place), cmocka_unit_test(test_nothing_to_measure),
         cmocka_unit_test(test_nonfinite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -263,9 +263,22 @@ static comet_status refuse(settlement *s, bool may_spill)
 
 /* ---- the result ---- */
 
+static void describe_choice(const settlement *s, char text[80])
+{
+    const uint32_t least = s->request->least_updates;
+    if (s->batch == COMET_BUDGET_MAX_BATCH)
+        snprintf(text, 80, " (chosen, the most that auto takes)");
+    else if (least > 0 && s->batch + COMET_BUDGET_BATCH_STEP > s->most)
+        snprintf(text, 80, " (chosen, so that an epoch has about %" PRIu32 " updates or more)", least);
+    else
+        snprintf(text, 80, " (chosen)");
+}
+
 static void describe(const settlement *s, const comet_forecast *forecast, size_t limit, char text[COMET_BUDGET_TEXT_BYTES])
 {
-    const char *chosen = s->batch == COMET_BUDGET_MAX_BATCH ? " (chosen, the most that auto takes)" : " (chosen)";
+    char chosen[80] = "";
+    if (s->request->choose_batch)
+        describe_choice(s, chosen);
     const bool changed = s->mode != s->ladder[0];
     char peak[SIZE_TEXT_BYTES], mapped[64] = "", limit_text[LIMIT_TEXT_BYTES], spill[80] = "", size[SIZE_TEXT_BYTES];
     describe_limit(s, limit, limit_text);
@@ -277,7 +290,7 @@ static void describe(const settlement *s, const comet_forecast *forecast, size_t
     else if (s->b->params.model.compression.spill_folder)
         snprintf(spill, sizeof spill, ", nothing need be spilled");
     snprintf(text, COMET_BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s%s is expected, %s%s",
-             s->batch, s->request->choose_batch ? chosen : "", comet_compress_mode_name(s->mode), changed ? " instead of " : "",
+             s->batch, chosen, comet_compress_mode_name(s->mode), changed ? " instead of " : "",
              changed ? comet_compress_mode_name(s->ladder[0]) : "", comet_size_text(forecast->peak, peak), mapped, limit_text,
              spill);
 }
@@ -314,7 +327,8 @@ static comet_status begin(comet_budget *b, const comet_budget_request *request, 
     const comet_model_params *run = &b->params.model;
     const uint64_t images = b->n_images / (run->accumulate > 1 ? run->accumulate : 1);
     *s = (settlement){.b = b, .request = request, .batch = run->batch};
-    s->most = (uint32_t)min_u64(images, COMET_BUDGET_MAX_BATCH);
+    const uint64_t updates = request->least_updates > 0 ? request->least_updates : 1;
+    s->most = (uint32_t)min_u64(max_u64(images / updates, min_u64(images, COMET_BUDGET_BATCH_STEP)), COMET_BUDGET_MAX_BATCH);
     s->n_ladder = ladder_of(run->compression.mode, s->ladder);
     if (request->choose_batch && s->most < COMET_BUDGET_BATCH_STEP)
         return comet_fail(COMET_ERROR_ARGUMENT, "a batch is chosen for %d images or more; there are %" PRIu64,

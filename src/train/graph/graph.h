@@ -38,7 +38,9 @@ typedef struct sample_plan {
     sampler **samplers; /* by op: assess/sample.h; NULL: nothing is measured */
     uint64_t n_turns;
     uint64_t bytes, work_bytes; /* of the largest turn; of the memory that measuring one sample takes */
-    void *room;                 /* for both, at the bottom of the arena's region; NULL: not in this step */
+    uint64_t at;                /* where both lie in the arena's region */
+    uint32_t first, last;       /* moments at which they are in use */
+    void *room;                 /* NULL: not in this step */
 } sample_plan;
 
 /* What was held after forward and backward of ops, in a step for which that was asked. */

@@ -21,7 +21,7 @@ comet_status lower(comet_model *m);
 
 /* Lays out the arena, with more rooms where they cost no memory, and fills m->memory. */
 comet_status memory_plan(comet_model *m);
-/* Lends the part of the arena's region that transients leave free to the store; with `samples` the bottom of it is for samples.
+/* Lends the part of the arena's region that transients leave free to the store; with `samples` some of it is for samples.
  * Only between steps. */
 comet_status memory_share_region(comet_model *m, bool samples);
 /* Bytes of samples and of what measuring works with, in steps that have them. */

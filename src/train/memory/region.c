@@ -2,9 +2,10 @@
  * The table of a model's memory, before and after steps; and the one region that transients and coded tensors share.
  *
  * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
- * the region and coded tensors grow from its bottom. In an assessed step they grow from above the samples; they are smaller
- * then than in the first steps. Each slot has a ceiling: the lowest byte that any transient takes while the slot is held. What
- * does not fit below goes to memory that the store takes itself.
+ * the region and coded tensors grow from its bottom. In an assessed step samples lie among them: above those that are there
+ * when the first sample is kept, so that transients may have that place before and after. Coded tensors are smaller then than
+ * in the first steps. Each slot has a ceiling: the lowest byte that any transient takes while the slot is held. What does not
+ * fit below goes to memory that the store takes itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -197,15 +198,40 @@ uint64_t memory_sample_bytes(const comet_model *m)
     return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
-/* Samples lie below coded tensors, which are then at least a fifth smaller than in the first steps: the first steps have narrow
- * bounds and no samples. */
-static uint64_t with_samples(const comet_model *m, uint64_t coded)
+/* Coded tensors are at least a fifth smaller in steps with samples than in the first ones, which have narrow bounds and no
+ * samples. */
+static uint64_t beside_samples(uint64_t coded)
 {
-    return max_u64(coded, coded / 5 * 4 + memory_sample_bytes(m));
+    return ceil_div_u64(coded / 5 * 4, COMET_ALIGNMENT) * COMET_ALIGNMENT;
+}
+
+/* From when to when samples take their place: from the first one until it is measured, and until every tensor that is coded
+ * meanwhile, and lies above them, is dropped. */
+static void find_sample_moments(comet_model *m, const stacked *slots, size_t n)
+{
+    uint32_t first = 0;
+    while (first < m->n_ops && !m->samples.samplers[first])
+        first++;
+    m->samples.first = first;
+    m->samples.last = first < m->n_ops ? moment_backward(m, &m->ops[first], 1) : 0;
+    for (size_t i = 0; i < n; i++)
+        if (slots[i].life.first >= first && slots[i].life.last > m->samples.last)
+            m->samples.last = slots[i].life.last;
+}
+
+/* Adds samples to what is coded at every moment. */
+static void add_samples(comet_model *m, region_plan *p, const stacked *slots, size_t n)
+{
+    if (memory_sample_bytes(m) == 0)
+        return;
+    find_sample_moments(m, slots, n);
+    m->samples.at = m->samples.first > 0 ? beside_samples(p->coded[m->samples.first - 1]) : 0;
+    for (uint32_t moment = m->samples.first; moment <= m->samples.last; moment++)
+        p->coded[moment] = max_u64(p->coded[moment], beside_samples(p->coded[moment]) + memory_sample_bytes(m));
 }
 
 /* The store stacks coded tensors in the order of their puts, and frees memory above the highest one that is held. */
-static comet_status stack_coded(const comet_model *m, region_plan *p)
+static comet_status stack_coded(comet_model *m, region_plan *p)
 {
     const comet_compression *c = &m->params.compression;
     const uint64_t most = c->spill_folder ? c->spill_above : UINT64_MAX;
@@ -224,8 +250,9 @@ static comet_status stack_coded(const comet_model *m, region_plan *p)
         for (size_t i = 0; i < n; i++)
             if (slots[i].life.first == moment)
                 top = slots[i].end = top + planned_bytes(m, &slots[i].life);
-        p->coded[moment] = with_samples(m, min_u64(top, most));
+        p->coded[moment] = min_u64(top, most);
     }
+    add_samples(m, p, slots, n);
     free(slots);
     return COMET_OK;
 }
@@ -255,13 +282,18 @@ static comet_status plan_region(comet_model *m, uint64_t *bytes)
 comet_status memory_share_region(comet_model *m, bool samples)
 {
     slot_life life;
-    const uint64_t whole = m->arena.bytes + m->arena.below, room = samples ? memory_sample_bytes(m) : 0, shared = whole - room;
+    const sample_plan *s = &m->samples;
+    const uint64_t whole = m->arena.bytes + m->arena.below;
     if (!m->coded || whole == 0)
         return COMET_OK;
-    for (uint32_t k = 0; next_life(m, &k, &life);)
-        TRY(comet_store_set_ceiling(m->store, life.slot, shared - arena_height(&m->arena, life.first, life.last)));
-    TRY(comet_store_lend(m->store, (uint8_t *)m->arena.memory + room, shared));
-    m->samples.room = room > 0 ? m->arena.memory : NULL;
+    for (uint32_t k = 0; next_life(m, &k, &life);) {
+        const bool below = samples && life.first < s->first, above = samples && !below;
+        const uint64_t ceiling = whole - arena_height(&m->arena, life.first, life.last);
+        TRY(comet_store_set_place(m->store, life.slot, above ? s->at + memory_sample_bytes(m) : 0,
+                                  below ? min_u64(ceiling, s->at) : ceiling));
+    }
+    TRY(comet_store_lend(m->store, m->arena.memory, whole));
+    m->samples.room = samples ? (uint8_t *)m->arena.memory + s->at : NULL;
     return COMET_OK;
 }
 
@@ -342,7 +374,7 @@ comet_memory memory_now(const comet_model *m)
     if (!m->coded || comet_store_describe(m->store, &totals) != COMET_OK || totals.peak == 0)
         return memory;
     memory.saved = totals.peak;
-    memory.total += totals.own_bytes;
+    memory.total += totals.own_used;
     return memory;
 }
 

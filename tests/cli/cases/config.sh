@@ -11,7 +11,7 @@ json = true
 chunk = 4_096
 TOML
 run 3 compress relu.npy -o a.comet --config lines.toml
-err_has 'lines.toml:5: a value is a "text", a number, true or false'
+err_has 'lines.toml:5: a text needs quotes: chunk = "4_096"'
 sed -i 's/4_096/4096/' lines.toml
 run 0 compress relu.npy -o a.comet --config lines.toml
 run 0 compress relu.npy -e 0.1std -l dense --chunk 4096 -o b.comet
@@ -54,6 +54,9 @@ refused '{"error": 1,
 refused '[1]' ':1: tables are not known here'
 refused 'error' ":1: a line is 'option = value'"
 refused 'error = "1' ':1: a text has no closing quote'
+refused 'error = fast' ':1: a text needs quotes: error = "fast"'
+refused 'error =' ':1: a value is missing'
+refused "error = $(printf 'x%.0s' {1..200})" ':1: a text needs quotes: error = "x*\.\.\."'
 refused 'error = 1 2' ':1: something follows the value'
 refused 'error = 1
 error = 2' ':2: the option stands here for the second time'
@@ -99,9 +102,12 @@ run 0 train --config d/config.json --out e
 same d/last.safetensors e/last.safetensors
 run 3 plan --config a/config.json
 err_has "it has options of 'comet train', not of 'comet plan'"
-# A run says nothing where it is asked to; its result comes with --json.
+# A quiet run has no notes, tables and lines of epochs, but its result.
 run 0 train --config d/config.json --out f -q
-out_empty
+out_has '^best top-1 '
+out_has '^peak memory '
+out_lacks 'memory for batch'
+out_lacks '^epoch 1'
 err_empty
 run 0 train --config d/config.json --out g -q --json
 err_empty

@@ -25,6 +25,17 @@ out_has '^top-1 '
 out_has '^images  *80$'
 run 0 eval b --data synthetic --images 401 -j 1 # a fifth, rounded up
 out_has '^images  *81$'
+err_lacks 'classes apart'
+# Data of fewer classes is scored, with a word; for weights of another net no number of classes is the remedy.
+"$source/tools/made_up_photos" photos 5 >/dev/null
+run 0 eval b --data folder:photos -j 1
+err_has 'the net tells 4 classes apart, the data has 3: they are taken for the net.s first ones'
+sed 's/out=4$/out=7/' other.txt >seven.txt
+run 3 eval b --net seven.txt --data synthetic --images 400 -j 1
+err_has 'of another net: conv2.weight is 16 x 8 x 3 x 3 there, 12 x 8 x 3 x 3 in this net$'
+sed 's/out=4$/out=7/' tiny.txt >seven.txt
+run 3 eval b --net seven.txt --data synthetic --images 400 -j 1
+err_has 'it is for 4 classes, this net for 7: .*; change the net in seven.txt to have 4 outputs$'
 # The training part is another one, and larger.
 run 0 eval b --data synthetic --images 400 --train-part -j 1
 out_has '^images  *400$'

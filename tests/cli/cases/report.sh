@@ -73,6 +73,8 @@ page_has '<strong>y/a</strong>'
 mkdir empty
 run 0 report empty -f
 err_has 'empty: no run is in this folder; the page says so'
+err_has 'report.html: there is no run to show yet'
+err_lacks '1 run'
 page_has 'This folder holds no run of <code>comet train</code>'
 mkdir old
 echo '{"step": 1200, "net": "cnn28", "best_top1": 0.5}' >old/state.json

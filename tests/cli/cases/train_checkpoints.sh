@@ -77,6 +77,10 @@ cp full/last.safetensors full.before
 shell 1 'ulimit -f 4; "$comet" train $settings --out full --resume'
 err_has 'the checkpoint of the last step was not written to full'
 err_has 'the checkpoint of step [0-9]* was not written: full/last.safetensors: could not be written: File too large; training continues'
+err_has 'training continues, and the checkpoint before it is intact'
+shell 1 'ulimit -f 4; "$comet" train $settings --out none'
+err_has 'was not written: .*; training continues, without a checkpoint so far'
+err_lacks 'is intact'
 same full/last.safetensors full.before
 shell 1 'ls -A full | grep "^\.comet-"'
 run 0 train $settings --out full --resume
