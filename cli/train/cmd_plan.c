@@ -23,7 +23,7 @@ static const option options[] = {
     {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; with --ranks of each: 32)"},
     {0, "ranks", "N|table", set_ranks, AT(several.ranks),
      "how fast N ranks train, or 1 to 1024 nodes (default: memory of one process)"},
-    {0, "link", "RATE", set_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
+    {0, "link", "RATE", set_link_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
     {0, "latency", "TIME", set_duration, AT(several.latency), "of a message between nodes, 5us, 0.2ms ... (default 50us)"},
     {0, "ranks-per-node", "N", set_count, AT(several.per_node), "that share a node and its link (default 1)"},
     {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
