@@ -34,7 +34,7 @@ static const option options[] = {
     {0, "shard-optimiser", NULL, set_flag, AT(several.shard_optimiser),
      "with --ranks: each holds its part of the optimiser's state"},
     {0, "place", "MACHINE", set_text, AT(place),
-     "where --ranks N of -j threads do best: a file, 'here', or hwloc's FILE.xml or synthetic:TEXT"},
+     "where --ranks N of -j threads do best: a file, here, hwloc's FILE.xml or synthetic:TEXT"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
     OPTION_FREEZE(plan_args),
