@@ -36,7 +36,7 @@ bool set_ranks(void *target, const char *text, reason *why)
     return reason_set(why, "%.200s; nor is it 'table'", number.text);
 }
 
-bool set_rate(void *target, const char *text, reason *why)
+bool set_link_rate(void *target, const char *text, reason *why)
 {
     return number_rate(text, target, why);
 }

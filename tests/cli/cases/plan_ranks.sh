@@ -22,10 +22,13 @@ out_has '"sent_bytes":0,.*"hidden_share":1,'
 # A slow link shows: the bytes take seconds.
 run 0 $plan --ranks 2 --step-time 10ms --link 1Mbit --latency 0us --json
 if awk "BEGIN { exit !($(number waited_s) > 0.5 * $(number sent_bytes) * 8e-6 && $(number hidden_share) < 0.5) }"; then pass; else fault "no wait for 1 Mbit/s"; fi
-run 0 $plan --ranks 16 --step-time 1s --json
-alone=$(number peak_bytes)
-run 0 $plan --ranks 16 --step-time 1s --shard-optimiser --json
-if [ "$(number peak_bytes)" -lt "$alone" ]; then pass; else fault "--shard-optimiser does not lower the peak"; fi
+# ResNet-18 has 46.8 MB of momentum, of which a rank of 16 keeps 2.9.
+large="plan --model resnet18 --image 64 -j 1 --compress off --batch 8 --ranks 16 --step-time 1s --json"
+run 0 $large
+plain=$(number peak_bytes)
+run 0 $large --shard-optimiser
+less=$((plain - $(number peak_bytes)))
+if [ "$less" -gt 40000000 ] && [ "$less" -lt 48000000 ]; then pass; else fault "--shard-optimiser lowers the peak by $less"; fi
 
 run 0 $plan --ranks table --step-time 1s
 if [ "$(grep -c '^ *[0-9]* *[0-9]* .*%' .out)" -eq 11 ]; then pass; else fault "not 11 numbers of nodes"; fi
