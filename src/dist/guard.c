@@ -97,11 +97,13 @@ static void hear_parent(guarded *g)
     }
 }
 
-static void note_ended(guarded *g, size_t i)
+/* `first`: nobody was known to have ended before this look. All that ended at once are named: a launcher that kills the others
+ * within microseconds leaves no trace of who was first. */
+static void note_ended(guarded *g, size_t i, bool first)
 {
     g->polled[1 + i].fd = -1;
     g->n_left--;
-    if (g->dismissed || g->ending)
+    if (g->dismissed || !first)
         return;
     const ssize_t written = write(STDERR_FILENO, g->lines[i], strlen(g->lines[i]));
     (void)written;
@@ -125,9 +127,10 @@ static void keep_guard(guarded *g)
             continue;
         if (g->polled[0].fd >= 0 && g->polled[0].revents != 0)
             hear_parent(g);
+        const bool first = !g->ending;
         for (size_t i = 0; i < g->n; i++)
             if (g->polled[1 + i].fd >= 0 && g->polled[1 + i].revents != 0)
-                note_ended(g, i);
+                note_ended(g, i, first);
     }
     if (g->ending)
         kill_left(g);
