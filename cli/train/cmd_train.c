@@ -251,7 +251,7 @@ static cli_exit check_args(const train_args *args)
     return compression_check(&args->compression);
 }
 
-/* Of all ranks together: what is asked for, that of the run that goes on, or what suits the images. */
+/* The batch of all ranks together: what is asked for, that of the run that goes on, or what suits the images. */
 static cli_exit share_batch(const train_args *args, const session *s, uint64_t earlier, uint32_t *share)
 {
     const uint64_t asked = args->budget.batch.value > 0 ? args->budget.batch.value : earlier;
