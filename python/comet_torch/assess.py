@@ -100,15 +100,15 @@ class Assessor:
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles, saved.tensor)
         level = self._level_of(site)
-        keep_support, dither = bool(NEEDS_SUPPORT & place.roles), form == "log_probability"
+        keep_support = bool(NEEDS_SUPPORT & place.roles)
         if self.due or place.deviation == 0:
             place.deviation = self._deviation_of(saved.tensor, place)
         eb = self._eb_of(place)
         if eb > 0 and place.deviation > 0:
             eb = min(eb, _WIDEST * place.deviation)
-            return Bound(eb, ABSOLUTE, level, keep_support, dither, form)
+            return Bound(eb, ABSOLUTE, level, keep_support, form)
         if form:
-            return Bound(self.start * place.deviation, ABSOLUTE, level, keep_support, dither, form)
+            return Bound(self.start * place.deviation, ABSOLUTE, level, keep_support, form)
         return Bound(self.start, STDDEV, level, keep_support)
 
     def _level_of(self, site):

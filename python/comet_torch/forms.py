@@ -65,9 +65,10 @@ class LogProbabilityForm:
 
 
 class Pieces:
-    """Blocks of a tensor in a form. What `encode` (tensor, channels_last, bound) makes of a piece is a block and its job."""
+    """Blocks of a tensor in a form. What `encode` makes of a piece is a block and its job. `seed()` is that of a piece's dither, or
+    None."""
 
-    def __init__(self, form, tensor, bound, encode):
+    def __init__(self, form, tensor, bound, encode, seed):
         self.form, self.blocks, self.eb = form, [], bound.eb
         self.n_nonzero = self.n_nonfinite = 0
         self.seconds = 0.0
@@ -75,7 +76,7 @@ class Pieces:
         bytes_row = rows.shape[1] * (8 if tensor.dtype == torch.float64 else 4)
         self.n_rows = max(1, _PIECE_BYTES // bytes_row)
         for first in range(0, rows.shape[0], self.n_rows):
-            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound)
+            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound, seed=seed())
             self.blocks.append(block)
             self.n_nonzero += job.n_nonzero
             self.n_nonfinite += job.n_nonfinite

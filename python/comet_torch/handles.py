@@ -84,13 +84,13 @@ class Content:
     """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
     at element `first` of the storage that they were saved from."""
 
-    __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version",
+    __slots__ = ("session", "registry", "key", "block", "mask", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version",
                  "counter", "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless", "support",
                  "n_open", "seconds", "__weakref__")
 
     def __init__(self, session, dense, tensor, first):
         self.session = session
-        self.registry = self.key = self.block = self.pieces = self.site = self.bound = None
+        self.registry = self.key = self.block = self.mask = self.pieces = self.site = self.bound = None
         self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
         self.first = first  # None: a copy, which no other ticket may share
         self.n_elements = dense.numel()
@@ -105,7 +105,7 @@ class Content:
     def __del__(self):
         if self.key is not None:
             self.registry.forget(self)
-        for block in (self.block,) if self.pieces is None else self.pieces.blocks:
+        for block in (self.block, self.mask) if self.pieces is None else self.pieces.blocks:
             if block is not None:
                 self.session.free(block)
 
@@ -115,11 +115,19 @@ class Content:
         dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
         if self.pieces is None:
             self.session.decode(self.block, dense)
+            if self.mask is not None:
+                self._restore_zeros(dense)
         else:
             self.pieces.decode(self.session.decode, dense)
         if began is not None and self.site.coding is not None:
             self.site.coding.add(0, time.perf_counter() - began)
         return dense
+
+
+    def _restore_zeros(self, dense):
+        nonzero = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
+        self.session.decode(self.mask, nonzero)
+        dense.mul_(nonzero)
 
 
 class Ticket:

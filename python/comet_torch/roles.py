@@ -65,6 +65,9 @@ def stricter(a, b):
 
 # Roles whose zeros and signs must come back exactly.
 NEEDS_SUPPORT = frozenset({Role.RELU})
+# Roles with dither, so that errors do not depend on the values. These lie close together at the ends of their range (most of a softmax's
+# are near 0): rounding would give many of them the same error, and gradients that are sums over rows would collect it.
+DITHERED = frozenset({Role.SOFTMAX, Role.LOG_SOFTMAX, Role.SIGMOID, Role.TANH})
 # Roles whose error disturbs the gradient of a weight of their own node.
 OF_PARAMETER = frozenset({Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, Role.LAYER_NORM, Role.GROUP_NORM})
 

@@ -72,11 +72,13 @@ class Session:
             job = self.jobs[key] = (job, ctypes.byref(job))
         return job
 
-    def encode(self, tensor, channels_last, bound, keep_support=False):
-        """Encodes a tensor that is dense in memory. Returns the block and the job, whose results hold until the next call."""
+    def encode(self, tensor, channels_last, bound, keep_support=False, seed=None):
+        """Encodes a tensor that is dense in memory, with a seed with dither. Returns the block and the job, whose results hold until
+        the next call."""
         job, pointer = self.job(tensor.dtype, tensor.shape, channels_last)
         job.bound_mode, job.bound, job.level = bound.mode, bound.eb, bound.level
-        job.keep_support, job.dither = bound.keep_support or keep_support, bound.dither
+        job.keep_support = bound.keep_support or keep_support
+        job.dither, job.dither_seed = seed is not None, seed or 0
         block = ctypes.c_void_p()
         self._encode(self.handle, pointer, tensor.data_ptr(), ctypes.byref(block))
         return block.value, job
