@@ -7,14 +7,13 @@ from comet_codec._library import ABSOLUTE, AUTO, DENSE, FAST, LOSSLESS, RANGE, S
 
 LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
 _MODES = {"": ABSOLUTE, "std": STDDEV, "range": RANGE}
-_FORMS = {"row": " of normalised rows", "log_probability": " of log-probabilities"}
+_FORMS = {"row": " of normalised rows", "log_probability": " of log-probabilities", "log_odds": " of log-odds"}
 _WIDEST = {STDDEV: 1.0, RANGE: 0.25}
 
 
 class Bound:
     """How to code one tensor. `mode` is a bound mode of the codec: absolute, relative to the deviation or the range, or lossless.
-    With a `form` (forms.py) other values are coded in place of the tensor's own: "row", its rows as a layer norm normalises them, or
-    "log_probability", a log-softmax result whose rows sum to 1 again. The bound is of these values."""
+    With a `form` (forms.py) other values are coded in place of the tensor's own, and the bound is of these."""
 
     __slots__ = ("eb", "mode", "level", "keep_support", "form")
 

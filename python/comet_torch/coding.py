@@ -2,7 +2,7 @@
 import torch
 
 from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
-from .forms import LogProbabilityForm, Pieces, RowForm
+from .forms import LogOddsForm, LogProbabilityForm, Pieces, RowForm
 from .handles import Content, layout_of, storage_of
 from .roles import DITHERED, Role
 from .session import DTYPES
@@ -10,10 +10,12 @@ from .session import DTYPES
 _LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have floating point values
 
 
-def form_of(name, kind, fields):
-    """The form of this name for a tensor saved by a node with these fields, or None."""
+def form_of(name, saved, kind, fields):
+    """The form of this name for what a node with these fields saved, or None."""
     if name == "log_probability":
         return LogProbabilityForm()
+    if name == "log_odds":
+        return LogOddsForm(saved.tensor.dtype, Role.TANH in saved.site.roles)
     tensors = {saved.field: saved.tensor for saved in fields}
     if kind == "NativeLayerNorm":
         return RowForm(tensors["result1"], tensors["result2"])
@@ -81,7 +83,7 @@ class Coder:
         return block is not None and self._set_block(content, block)
 
     def _code_form(self, content, saved, fields, kind, bound):
-        form = form_of(bound.form, kind, fields)
+        form = form_of(bound.form, saved, kind, fields)
         if form is None or not form.fits(saved.tensor, bound.eb):
             return False
         content.pieces = pieces = Pieces(form, saved.tensor, bound, self.session.encode, lambda: self._seed(saved.site, bound, False))

@@ -170,6 +170,10 @@ class Shape:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
 
 
+def fills_its_memory(tensor):
+    return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+
+
 def memory_order(tensor):
     """(view in memory order, channels last) of a tensor whose elements fill a range of memory without gaps, or None."""
     if tensor.is_contiguous():

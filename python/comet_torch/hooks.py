@@ -20,7 +20,7 @@ from .structure import in_backward
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
-_OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # that read what another such node saved in a form
+_OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # these may read what another such node saved in a form
 
 
 class Hooks:
@@ -279,7 +279,7 @@ def _serves(content, role):
     """May a further use of this role read the content?"""
     if content.lossless:
         return True
-    if content.pieces is not None and role not in _OF_FORMS:
+    if content.pieces is not None and content.bound.form != "log_odds" and role not in _OF_FORMS:
         return False
     return role in LOSSY and (content.support or role not in NEEDS_SUPPORT)
 

@@ -10,7 +10,7 @@ that works in place changes it once: then it has to have the same version each t
 import torch
 from torch.nn import functional as F
 
-from .handles import Content
+from .handles import Content, fills_its_memory
 from .roles import Role, kind_of
 
 NEVER = -1
@@ -160,10 +160,6 @@ def derive(hooks, tensor, site):
         hooks.recent = None  # which keeps what was decoded
         site.derivable = version if _agrees(values, tensor, content.eb if version != 0 else None) else NEVER
     return content if site.derivable != NEVER else None
-
-
-def fills_its_memory(tensor):
-    return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
 
 
 def _has_error(formula):

@@ -11,8 +11,8 @@ import math
 import torch
 from torch.nn import Parameter
 
-from .handles import Content
-from .recompute import NEVER, Derived, fills_its_memory
+from .handles import Content, fills_its_memory
+from .recompute import NEVER, Derived
 from .roles import kind_of
 
 _DEEPEST = 2

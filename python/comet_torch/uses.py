@@ -26,9 +26,9 @@ HARMLESS = frozenset({Role.RELU, Role.SHAPE})
 class Facts(NamedTuple):
     """How a saved tensor is stored in this step."""
 
-    eb: float  # of the values, however they come about
+    eb: float  # however the values come about
     nonzero: float  # share of elements
-    relative: Optional[str]
+    form: Optional[str]  # of which values the error is that eb bounds, as in Bound
     turn: int  # counts the times that this use was measured
     sampled: bool  # it is its turn to keep a sample
     sources: tuple  # (key, eb) of the uses whose errors it has: its own, or of tensors that it is computed from
@@ -204,7 +204,7 @@ class _RowNorm:
 
     def __init__(self, node, kind, fields, facts):
         used = fields["input"]
-        self.key, self.of_row = used.key, facts[used.key].relative == "row"
+        self.key, self.of_row = used.key, facts[used.key].form == "row"
         inverse = fields["result1" if kind == "FusedRmsNorm" else "result2"].tensor.detach().reshape(-1)
         self.inverse = inverse.float().clone()
         self.n_rows = inverse.numel()
@@ -246,13 +246,14 @@ class _Elementwise:
     samples = ()
 
     def __init__(self, used, facts):
-        self.key, self.role, self.eb = used.key, used.role, facts[used.key].eb
+        self.key, self.role, self.eb, self.of_odds = used.key, used.role, facts[used.key].eb, facts[used.key].form == "log_odds"
         self.x = taken(used.tensor, _ELEMENTS)
 
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
             return []
-        return [Observation(self.key, "passed", gains.elementwise(self.role, self.x, taken(grad_outputs[0], _ELEMENTS), self.eb))]
+        gain = gains.elementwise(self.role, self.x, taken(grad_outputs[0], _ELEMENTS), self.eb, self.of_odds)
+        return [Observation(self.key, "passed", gain)]
 
 
 class _Softmax:
