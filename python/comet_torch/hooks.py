@@ -17,6 +17,7 @@ from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
 from .structure import in_backward
 
+is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
@@ -77,29 +78,27 @@ class Hooks:
 
     def node_made(self, node, kind, fields):
         """A node is complete; fields: pairs of a field's name and its ticket."""
-        enabled = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        enabled = is_grad_enabled()
+        set_grad_enabled(False)
         try:
             self._node_made(node, kind, fields)
         finally:
-            torch._C._set_grad_enabled(enabled)
+            set_grad_enabled(enabled)
 
     def _node_made(self, node, kind, fields):
         saved, kept, roles = [], [], {}
         for field, ticket in fields:
-            role = ticket.role = role_of(node, kind, field, ticket.raw)
+            tensor = ticket.raw
+            role = ticket.role = role_of(node, kind, field, tensor)
             one = Saved(field, role, ticket)
             saved.append(one)
-            if self._passes(role, one.tensor):
+            storage = None if role in _ALWAYS_RAW or self._passes(tensor) else storage_of(tensor)
+            key = storage and storage._cdata
+            if storage is None or self.policy.is_constant(tensor, key):
                 self._leave(one)
-                continue
-            storage = storage_of(one.tensor)
-            key = storage._cdata
-            if self.policy.is_constant(one.tensor, key):
-                self._leave(one)
-                continue
-            kept.append((one, storage))
-            roles[key] = stricter(roles.get(key), role)
+            else:
+                kept.append((one, storage))
+                roles[key] = stricter(roles[key], role) if key in roles else role
         coded = False
         for one, storage in kept:
             coded |= self._place(node, kind, one, storage, saved, roles)
@@ -143,12 +142,12 @@ class Hooks:
         self.report.packed(site, content)
         return True
 
-    def _passes(self, role, tensor):
-        if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+    def _passes(self, tensor):
+        if not self.least_bytes <= tensor.numel() * tensor.element_size() or tensor.layout is not torch.strided:
             return True
         if tensor.element_size() > 8 or tensor.is_conj() or tensor.is_neg():
             return True
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
             return True
         return False
@@ -157,15 +156,18 @@ class Hooks:
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
         saved.key = self.sites.name(kind, saved.field)
-        override = self.policy.override_of(self.sites.stack[-1], saved.key)
+        override = self.policy.override_of(self.sites.stack[-1], saved.key) if self.policy.patterns else None
         content = self._existing(storage, tensor)
         if content is None:
             site = saved.site = self.sites.get(saved.key, tensor)
-            site.learn(roles[storage._cdata])
-            site.learn(saved.role)
+            strictest = roles[storage._cdata]
+            if strictest not in site.roles:
+                site.learn(strictest)
         else:
             site = saved.site = content.site
+        if saved.role not in site.roles:
             site.learn(saved.role)
+        if content is not None:
             if _serves(content, saved.role) and _meets(content, override):
                 if isinstance(content, recompute.Derived):
                     saved.site = content.source.site
@@ -175,7 +177,10 @@ class Hooks:
             if derived is not None:
                 self.registry.add(storage, derived)
                 return derived
-        bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
+        if site.exact or override is not None or content is not None:
+            bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
+        else:
+            bound = self.assessor.bound(site, saved)
         if bound is RAW or site.incompressible:
             return None
         content, shared = self.coder.code(node, saved, fields, kind, bound)
@@ -269,7 +274,9 @@ class Hooks:
             return dense
         self.recent = None
         dense = content.decode()
-        self.report.decoded(content)
+        figures = content.site.figures
+        if figures is not None:
+            figures.n_decoded += 1
         if content.n_open > 0:
             self.recent = (content, dense, dense._version)
         return dense

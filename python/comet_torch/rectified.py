@@ -77,7 +77,7 @@ class Rectified(Derived):
     def signs(self):
         """1 where it is positive: all that ReLU's gradient reads."""
         positive = torch.empty_strided(self.shape, self.stride, dtype=torch.uint8)
-        self.session.decode(self.block, positive)
+        self.session.decode(self.block, positive, self.n_elements)
         return positive.to(self.dtype)
 
 
