@@ -69,6 +69,8 @@ def _form_of(roles, tensor):
     """What of the tensor is coded: its values, log-odds, or where nobody else reads it normalised rows or log-probabilities."""
     if roles == {Role.LOG_SOFTMAX}:
         return "log_probability" if LogProbabilityForm().fits(tensor, 0) else None
+    if roles == {Role.LOGITS}:
+        return "log_probability"
     if roles & _OF_ODDS and not roles & NEEDS_SUPPORT:
         return "log_odds" if fills_its_memory(tensor) else None
     return "row" if roles == {Role.LAYER_NORM} else None

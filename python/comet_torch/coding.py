@@ -2,7 +2,7 @@
 import torch
 
 from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
-from .forms import LogOddsForm, LogProbabilityForm, Pieces, RowForm
+from .forms import LogitsForm, LogOddsForm, LogProbabilityForm, Pieces, RowForm
 from .handles import Content, layout_of, storage_of
 from .roles import DITHERED, Role
 from .session import DTYPES
@@ -13,7 +13,7 @@ _LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have fl
 def form_of(name, saved, kind, fields):
     """The form of this name for what a node with these fields saved, or None."""
     if name == "log_probability":
-        return LogProbabilityForm()
+        return LogitsForm() if saved.role is Role.LOGITS else LogProbabilityForm()
     if name == "log_odds":
         return LogOddsForm(saved.tensor.dtype, Role.TANH in saved.site.roles)
     tensors = {saved.field: saved.tensor for saved in fields}
@@ -67,7 +67,7 @@ class Coder:
         else:
             bound = bound if dense is tensor or first is None else _of_views(saved, fields, bound)
             coded = self._code_floats(content, saved, dense, channels_last, bound)
-        return (content if coded else None), first is not None
+        return (content if coded else None), first is not None and saved.role is not Role.LOGITS
 
     def _set_block(self, content, block):
         content.block = block

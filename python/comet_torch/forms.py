@@ -71,6 +71,16 @@ class LogProbabilityForm:
         out.copy_(torch.log_softmax(coded, -1))
 
 
+class LogitsForm(LogProbabilityForm):
+    """What comes back are log-probabilities, not the logits."""
+
+    def fits(self, tensor, eb):
+        return tensor.is_contiguous()
+
+    def coded(self, x, first):
+        return torch.log_softmax(super().coded(x, first), -1)
+
+
 class LogOddsForm:
     """Of results of tanh, or else of sigmoid."""
 

@@ -12,6 +12,7 @@ import torch
 
 from . import gains, roles
 from .attention_gains import AttentionSample, usable
+from .cross_entropy import gradient_of_rows
 from .roles import Role
 from .samples import ConvolutionSampler, ProductSampler, Sample
 from .spread import rows_of, taken
@@ -283,6 +284,27 @@ class _Softmax:
         return [Observation(self.key, "passed", self._gain(self._rows(grad_outputs[0])))]
 
 
+class _CrossEntropy:
+    """The gradient of its log-softmax result is known from the targets."""
+
+    samples = ()
+
+    def __init__(self, node, used):
+        x = used.tensor.detach()
+        self.key = used.key
+        self.rows = rows_of(x.shape[0], max(1, _ROW_ELEMENTS // x.shape[1]))
+        self.y = torch.log_softmax(x[self.rows].float(), -1)
+        self.target, self.reduction = node.target[self.rows], node.reduction
+        self.ignore_index, self.total_weight = node.ignore_index, node.total_weight
+
+    def observe(self, grad_inputs, grad_outputs):
+        if grad_outputs[0] is None:
+            return []
+        gradient = grad_outputs[0].detach() if self.reduction else grad_outputs[0].detach()[self.rows]
+        dy = gradient_of_rows(gradient, self.y, self.target, self.reduction, self.ignore_index, self.total_weight, slice(None))
+        return [Observation(self.key, "passed", gains.log_softmax(self.y, dy))]
+
+
 class _Attention:
     """Fused attention. Where a mask or a shape is beyond what attention_gains follows, nothing is known."""
 
@@ -348,4 +370,6 @@ def watch_of(node, kind, fields, facts):
         return _Multiple(kind, used, facts)
     if used.role in gains.ELEMENTWISE:
         return _Elementwise(used, facts)
+    if used.role is Role.LOGITS:
+        return _CrossEntropy(node, used)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None
