@@ -20,6 +20,7 @@ from .structure import in_backward
 is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_BETWEEN_CHECKS = 64  # steps
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
 _OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # these may read what another such node saved in a form
 
@@ -220,6 +221,10 @@ class Hooks:
         if site.exact or exactly:
             return lossless() if override is None else lossless(override.level)
         return self.assessor.bound(site, saved) if override is None else override
+
+    def checks(self, site):
+        """Is what is computed again for this site compared with it this time? In its first step, and in some later ones."""
+        return site.derivable is None or (self.assessor.step + site.index) % _BETWEEN_CHECKS == 0
 
     # ---- backward ----
 

@@ -12,7 +12,7 @@ import torch
 from torch.nn import Parameter
 
 from .handles import Content, fills_its_memory
-from .recompute import NEVER, Derived
+from .recompute import NEVER, Derived, note
 from .roles import kind_of
 
 _DEEPEST = 2
@@ -152,10 +152,10 @@ def derive(hooks, node, y, site):
     if norm is None:
         return None
     content = Rectified(hooks.coder.session, y, norm, added, hooks.read_content)
-    if site.derivable is None:
+    if hooks.checks(site):
         values = content.decode()
         hooks.recent = None
-        site.derivable = y._version if _agrees(values, y, content.largest) else NEVER
+        note(site, y, _agrees(values, y, content.largest))
     return content if site.derivable != NEVER else None
 
 
