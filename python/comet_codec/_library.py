@@ -58,7 +58,8 @@ class Job(_Sized):
         ("size", c_size_t), ("dtype", c_uint32), ("layout", c_uint32), ("n_dims", c_uint32), ("bound_mode", c_uint32),
         ("dims", c_uint64 * MAX_DIMS), ("bound", c_double), ("level", c_uint32), ("keep_support", c_uint32), ("dither", c_uint32),
         ("checksum", c_uint32), ("dither_seed", c_uint64), ("min_ratio", c_double), ("chunk_elements", c_uint64),
-        ("eb", c_double), ("bytes_raw", c_uint64), ("bytes_coded", c_uint64), ("n_nonzero", c_uint64), ("n_nonfinite", c_uint64),
+        ("eb", c_double), ("bytes_raw", c_uint64), ("bytes_coded", c_uint64), ("bytes_block", c_uint64), ("n_nonzero", c_uint64),
+        ("n_nonfinite", c_uint64),
         ("sum_of_squares", c_double), ("min", c_double), ("max", c_double), ("seconds", c_double),
     ]
 

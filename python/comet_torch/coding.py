@@ -108,7 +108,7 @@ class Coder:
             return False
         self._note(content, saved, bound, job.eb, job)
         content.support = job.eb == 0 or support or bound.keep_support
-        self._set_block(content, block)
+        content.block, content.coded_bytes = block, job.bytes_block
         if seed is not None and job.eb > 0:
             self._dithered(content, site, dense, job)
         return True

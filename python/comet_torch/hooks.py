@@ -9,8 +9,8 @@ from . import recompute, rectified
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
-from .handles import Content, Shape, Ticket, changed, storage_of
-from .intervals import interval_of
+from .handles import Shape, Ticket, changed, storage_of
+from .intervals import Interval, interval_of
 from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
@@ -20,6 +20,7 @@ from .structure import in_backward
 is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WITHOUT_VALUES = (Shape, Interval)
 _BETWEEN_CHECKS = 64  # steps
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
 _OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # these may read what another such node saved in a form
@@ -241,21 +242,18 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if not isinstance(content, Content):
+        if type(content) in _WITHOUT_VALUES:
             return content.decode()
-        tensor = self._decoded(ticket, content)
+        content.n_open -= 1
+        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
+            tensor = content.signs()
+        else:
+            tensor = self.read_content(content)
         if ticket.view is not None:
             tensor = tensor.as_strided(*ticket.view)
         if ticket.sample is not None:
             self.assessor.unpacked(ticket, tensor)
         return tensor
-
-    def _decoded(self, ticket, content):
-        """The dense values, to a ticket."""
-        content.n_open -= 1
-        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
-            return content.signs()
-        return self.read_content(content)
 
     def read(self, ticket):
         """The values of a ticket, to compute others from."""
@@ -272,7 +270,7 @@ class Hooks:
 
     def read_content(self, content):
         """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
-        if self._is_recent(content):
+        if self.recent is not None and self._is_recent(content):
             dense = self.recent[1]
             if content.n_open <= 0:
                 self.recent = None
