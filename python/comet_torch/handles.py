@@ -201,8 +201,10 @@ def whole_storage(tensor):
 def layout_of(tensor):
     """(tensor to code, channels last, first element in the storage) for a saved tensor: itself where it fills its storage, else the
     whole storage where it is a view, else a dense copy. The last is None for a copy, which no other ticket may share."""
-    n = storage_of(tensor).nbytes() // tensor.element_size()
-    if tensor.numel() == n or tensor.numel() < _LEAST_SHARE * n:
+    n, n_taken = storage_of(tensor).nbytes() // tensor.element_size(), tensor.numel()
+    if n_taken == n or n_taken < _LEAST_SHARE * n:
+        if tensor.is_contiguous():
+            return tensor, False, tensor.storage_offset()
         found = memory_order(tensor)
         if found is not None:
             return found + (tensor.storage_offset(),)
