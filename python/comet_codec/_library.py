@@ -58,7 +58,8 @@ class Job(_Sized):
         ("size", c_size_t), ("dtype", c_uint32), ("layout", c_uint32), ("n_dims", c_uint32), ("bound_mode", c_uint32),
         ("dims", c_uint64 * MAX_DIMS), ("bound", c_double), ("level", c_uint32), ("keep_support", c_uint32), ("dither", c_uint32),
         ("checksum", c_uint32), ("dither_seed", c_uint64), ("min_ratio", c_double), ("chunk_elements", c_uint64),
-        ("eb", c_double), ("bytes_raw", c_uint64), ("bytes_coded", c_uint64), ("n_nonzero", c_uint64), ("n_nonfinite", c_uint64),
+        ("eb", c_double), ("bytes_raw", c_uint64), ("bytes_coded", c_uint64), ("bytes_block", c_uint64), ("n_nonzero", c_uint64),
+        ("n_nonfinite", c_uint64),
         ("sum_of_squares", c_double), ("min", c_double), ("max", c_double), ("seconds", c_double),
     ]
 
@@ -160,20 +161,31 @@ _OTHER = {
 }
 
 
+def check(status):
+    """Raises CometError for the status of a function that failed."""
+    if status:
+        raise CometError(native().comet_native_last_error().decode("utf-8", "replace"), STATUS_NAMES.get(status, str(status)))
+
+
+def _checked(status, function, arguments):
+    check(status)
+    return status
+
+
 def _declare(library):
-    last_error = library.comet_native_last_error
-
-    def check(status, function, arguments):
-        if status:
-            raise CometError(last_error().decode("utf-8", "replace"), STATUS_NAMES.get(status, str(status)))
-        return status
-
     for name, arguments in _FALLIBLE.items():
         function = getattr(library, "comet_native_" + name)
-        function.restype, function.argtypes, function.errcheck = c_int, arguments, check
+        function.restype, function.argtypes, function.errcheck = c_int, arguments, _checked
     for name, (result, arguments) in _OTHER.items():
         function = getattr(library, "comet_native_" + name)
         function.restype, function.argtypes = result, arguments
+
+
+def of_addresses(name):
+    """The function of this name for calls that are made very often: pointers are numbers, and what it returns is a status for check()."""
+    function = native()[name]  # an object of its own
+    function.argtypes = tuple(c_size_t if argument is c_size_t else c_void_p for argument in getattr(native(), name).argtypes)
+    return function
 
 
 # ---- finding the library ----

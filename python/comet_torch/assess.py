@@ -15,6 +15,8 @@ import torch
 from .adaptive import Adaptive
 from .bounds import ABSOLUTE, AUTO, DENSE, LEVELS, STDDEV, Bound
 from .forms import LogProbabilityForm
+from .gains import MOST_OF_ODDS
+from .handles import fills_its_memory
 from .levels import Levels
 from .noise import GradientNoise
 from .roles import LOSSY, NEEDS_SUPPORT, Role
@@ -23,13 +25,15 @@ from .spread import taken
 from .uses import HARMLESS, Facts, watch_of
 
 _WIDEST = 0.35  # deviations; docs/theory.md, section 8
-_UNITS = {"row": 1.0, "log_probability": 0.6}  # in place of a deviation; errors of logarithms stay below 0.21, and begin at 0.03
+# In place of a deviation; errors of logarithms stay below 0.21, and begin at 0.03.
+_UNITS = {"row": 1.0, "log_probability": 0.6, "log_odds": 0.6}
 _NARROW_ASSESSMENTS = 2  # level dense until bounds have doubled twice
 _LEAD = 10  # steps before an assessment in which gradients are already averaged
 _SPIKE, _SPIKE_SPREADS = 2.0, 6.0  # a spike is twice the mean loss, and six mean deviations above it
 # Of the share, what one consumer may add to one of several gradients that its node passes on; docs/theory.md, section 9.
 _LOCAL = 1 / 8
 _VERSION = 1
+_OF_ODDS = frozenset(MOST_OF_ODDS)
 
 
 class Use:
@@ -62,10 +66,21 @@ class Place:
 
 
 def _form_of(roles, tensor):
-    """What of the tensor is coded: its values, or those of normalised rows or of log-probabilities where nobody else reads it."""
+    """What of the tensor is coded: its values, log-odds, or where nobody else reads it normalised rows or log-probabilities."""
     if roles == {Role.LOG_SOFTMAX}:
         return "log_probability" if LogProbabilityForm().fits(tensor, 0) else None
+    if roles == {Role.LOGITS}:
+        return "log_probability"
+    if roles & _OF_ODDS and not roles & NEEDS_SUPPORT:
+        return "log_odds" if fills_its_memory(tensor) else None
     return "row" if roles == {Role.LAYER_NORM} else None
+
+
+def _eb_for(saved, content):
+    """The bound as a use of this role knows it."""
+    if content.bound.form != "log_odds" or saved.role in _OF_ODDS:
+        return content.eb
+    return content.eb * max(MOST_OF_ODDS[role] for role in content.site.roles & _OF_ODDS)
 
 
 class Assessor:
@@ -100,15 +115,15 @@ class Assessor:
         place.roles.add(saved.role)
         form = place.form = _form_of(place.roles, saved.tensor)
         level = self._level_of(site)
-        keep_support, dither = bool(NEEDS_SUPPORT & place.roles), form == "log_probability"
+        keep_support = bool(NEEDS_SUPPORT & place.roles)
         if self.due or place.deviation == 0:
             place.deviation = self._deviation_of(saved.tensor, place)
         eb = self._eb_of(place)
         if eb > 0 and place.deviation > 0:
             eb = min(eb, _WIDEST * place.deviation)
-            return Bound(eb, ABSOLUTE, level, keep_support, dither, form)
+            return Bound(eb, ABSOLUTE, level, keep_support, form)
         if form:
-            return Bound(self.start * place.deviation, ABSOLUTE, level, keep_support, dither, form)
+            return Bound(self.start * place.deviation, ABSOLUTE, level, keep_support, form)
         return Bound(self.start, STDDEV, level, keep_support)
 
     def _level_of(self, site):
@@ -147,7 +162,8 @@ class Assessor:
             # Where a form did not fit this time, eb has another unit.
             if self.watching and content.eb > 0 and content.bound.form == place.form:
                 sampled = self._is_sampled(use, saved)
-                facts[saved.key] = Facts(content.eb, content.nonzero, place.form, use.n_sampled, sampled, self._sources(saved, content))
+                facts[saved.key] = Facts(_eb_for(saved, content), content.nonzero, place.form, use.n_sampled, sampled,
+                                         self._sources(saved, content))
         if facts:
             self._watch(node, kind, {saved.field: saved for saved in fields}, facts)
 

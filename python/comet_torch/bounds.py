@@ -7,20 +7,19 @@ from comet_codec._library import ABSOLUTE, AUTO, DENSE, FAST, LOSSLESS, RANGE, S
 
 LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
 _MODES = {"": ABSOLUTE, "std": STDDEV, "range": RANGE}
-_FORMS = {"row": " of normalised rows", "log_probability": " of log-probabilities"}
+_FORMS = {"row": " of normalised rows", "log_probability": " of log-probabilities", "log_odds": " of log-odds"}
 _WIDEST = {STDDEV: 1.0, RANGE: 0.25}
 
 
 class Bound:
     """How to code one tensor. `mode` is a bound mode of the codec: absolute, relative to the deviation or the range, or lossless.
-    With a `form` (forms.py) other values are coded in place of the tensor's own: "row", its rows as a layer norm normalises them, or
-    "log_probability", a log-softmax result whose rows sum to 1 again. The bound is of these values."""
+    With a `form` (forms.py) other values are coded in place of the tensor's own, and the bound is of these."""
 
-    __slots__ = ("eb", "mode", "level", "keep_support", "dither", "form")
+    __slots__ = ("eb", "mode", "level", "keep_support", "form")
 
-    def __init__(self, eb, mode=ABSOLUTE, level=FAST, keep_support=False, dither=False, form=None):
+    def __init__(self, eb, mode=ABSOLUTE, level=FAST, keep_support=False, form=None):
         self.eb, self.mode, self.level = eb, mode, level
-        self.keep_support, self.dither, self.form = keep_support, dither, form
+        self.keep_support, self.form = keep_support, form
 
     @property
     def lossless(self):
@@ -76,6 +75,7 @@ class FixedBounds:
 
     def __init__(self, bound):
         self.fixed = bound
+        self.step = 0
 
     def bound(self, site, saved):
         """How the tensor of a site is to be coded; asked before each time it is, except where the site is exact."""
@@ -98,13 +98,15 @@ class FixedBounds:
 
     def end_step(self):
         """The optimiser has made its step."""
+        self.step += 1
 
     def report(self, site):
         return {"eb": self.fixed.eb}
 
     def state_dict(self):
-        return {}
+        return {"step": self.step}
 
     def load_state_dict(self, state):
-        if state:
+        self.step = state.get("step", 0)
+        if state.keys() - {"step"}:
             raise ValueError("this state is of adaptive bounds, and the bounds of this run are fixed: leave out eb, or the state")

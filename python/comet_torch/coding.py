@@ -2,18 +2,20 @@
 import torch
 
 from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
-from .forms import LogProbabilityForm, Pieces, RowForm
+from .forms import LogitsForm, LogOddsForm, LogProbabilityForm, Pieces, RowForm
 from .handles import Content, layout_of, storage_of
-from .roles import Role
+from .roles import DITHERED, Role
 from .session import DTYPES
 
 _LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have floating point values
 
 
-def form_of(name, kind, fields):
-    """The form of this name for a tensor saved by a node with these fields, or None."""
+def form_of(name, saved, kind, fields):
+    """The form of this name for what a node with these fields saved, or None."""
     if name == "log_probability":
-        return LogProbabilityForm()
+        return LogitsForm() if saved.role is Role.LOGITS else LogProbabilityForm()
+    if name == "log_odds":
+        return LogOddsForm(saved.tensor.dtype, Role.TANH in saved.site.roles)
     tensors = {saved.field: saved.tensor for saved in fields}
     if kind == "NativeLayerNorm":
         return RowForm(tensors["result1"], tensors["result2"])
@@ -30,7 +32,7 @@ def _of_views(saved, fields, bound):
     units = [float(view.std(unbiased=False) if bound.mode == STDDEV else view.max() - view.min()) for view in views]
     if not all(0 < unit < float("inf") for unit in units):
         return lossless(bound.level)
-    return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.dither, bound.form)
+    return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.form)
 
 
 def _pair(values):
@@ -50,6 +52,7 @@ def _windows_of(node, kind, fields):
 class Coder:
     def __init__(self, session, assessor):
         self.session, self.assessor = session, assessor
+        self.step = self.n_dithered = 0
 
     def code(self, node, saved, fields, kind, bound):
         """(content, may it be shared). The content is None where coding saves nothing."""
@@ -64,7 +67,7 @@ class Coder:
         else:
             bound = bound if dense is tensor or first is None else _of_views(saved, fields, bound)
             coded = self._code_floats(content, saved, dense, channels_last, bound)
-        return (content if coded else None), first is not None
+        return (content if coded else None), first is not None and saved.role is not Role.LOGITS
 
     def _set_block(self, content, block):
         content.block = block
@@ -80,10 +83,10 @@ class Coder:
         return block is not None and self._set_block(content, block)
 
     def _code_form(self, content, saved, fields, kind, bound):
-        form = form_of(bound.form, kind, fields)
+        form = form_of(bound.form, saved, kind, fields)
         if form is None or not form.fits(saved.tensor, bound.eb):
             return False
-        content.pieces = pieces = Pieces(form, saved.tensor, bound, self.session.encode)
+        content.pieces = pieces = Pieces(form, saved.tensor, bound, self.session.encode, lambda: self._seed(saved.site, bound, False))
         content.coded_bytes = sum(self.session.block_bytes(block) for block in pieces.blocks)
         self._note(content, saved, bound, bound.eb, pieces)
         content.support = False
@@ -98,13 +101,34 @@ class Coder:
             if block is not None:
                 return self._set_block(content, block)
         support = site.support and not bound.lossless
-        block, job = self.session.encode(dense, channels_last, bound, support)
+        seed = self._seed(site, bound, support or bound.keep_support)
+        block, job = self.session.encode(dense, channels_last, bound, support, seed)
         if job.eb == 0 and site.role in (Role.EXACT, Role.MASK) and job.bytes_coded * _LEAST_RATIO > job.bytes_raw:
             self.session.free(block)
             return False
         self._note(content, saved, bound, job.eb, job)
         content.support = job.eb == 0 or support or bound.keep_support
-        return self._set_block(content, block)
+        content.block, content.coded_bytes = block, job.bytes_block
+        if seed is not None and job.eb > 0:
+            self._dithered(content, site, dense, job)
+        return True
+
+    def _seed(self, site, bound, keep_support):
+        """Of the next tensor's dither, which is another one in each step; None: without."""
+        if bound.lossless or keep_support or not DITHERED & site.roles:
+            return None
+        if self.step != self.assessor.step:
+            self.step, self.n_dithered = self.assessor.step, 0
+        self.n_dithered += 1
+        return self.step << 20 | self.n_dithered
+
+    def _dithered(self, content, site, dense, job):
+        """Dither moves zeros. Those of a softmax are masked, and come back as zeros all the same."""
+        content.nonzero = 1.0
+        if Role.SOFTMAX in site.roles and job.n_nonzero < content.n_elements:
+            content.nonzero = job.n_nonzero / content.n_elements
+            content.mask = self.session.pack_two(dense != 0)
+            content.coded_bytes += self.session.block_bytes(content.mask)
 
     def _note(self, content, saved, bound, eb, job):
         content.bound, content.eb, content.lossless = bound, eb, eb == 0

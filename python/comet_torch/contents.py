@@ -1,21 +1,21 @@
 """Which contents exist: by the identity of the live storage that they were coded from, never by address."""
 import weakref
 
-from torch.multiprocessing.reductions import StorageWeakRef
+from .handles import is_unchanged
 
 
 class Registry:
-    """A weak reference to each storage keeps its identity from being used again, without keeping its memory."""
+    """Contents hold a weak reference to their storage, which keeps its identity from being used again, without keeping its memory."""
 
     def __init__(self):
-        self.entries = {}  # identity: (weak reference to the storage, weak references to its contents)
+        self.entries = {}  # identity of a storage: weak references to its contents
 
     def find(self, key, tensor):
         """A content that has the values of the tensor, or None."""
         entry = self.entries.get(key)
         if entry is None:
             return None
-        for reference in entry[1]:
+        for reference in entry:
             content = reference()
             if content is not None and _covers(content, tensor):
                 return content
@@ -26,24 +26,26 @@ class Registry:
         self.entries.clear()
 
     def add(self, storage, content):
-        key = storage._cdata
+        key = content.key = storage._cdata
+        content.registry, content.reference = self, weakref.ref(content)
+        content.storage = storage._weak_ref()
         entry = self.entries.get(key)
         if entry is None:
-            entry = self.entries[key] = (StorageWeakRef(storage), [])
-        entry[1].append(weakref.ref(content))
-        content.registry, content.key = self, key
+            self.entries[key] = [content.reference]
+        else:
+            entry.append(content.reference)
 
     def forget(self, content):
         """Called by a content that is going away."""
         entry = self.entries.get(content.key)
-        if entry is not None:
-            entry[1][:] = [reference for reference in entry[1] if reference() not in (None, content)]
-            if not entry[1]:
+        if entry is not None and content.reference in entry:  # not where it is of a later forward
+            entry.remove(content.reference)
+            if not entry:
                 del self.entries[content.key]
 
 
 def _covers(content, tensor):
-    if content.dtype != tensor.dtype or not content.counter.is_of(tensor):
+    if content.dtype != tensor.dtype or not is_unchanged(content, tensor):
         return False
     shape, stride = tensor.shape, tensor.stride()
     first = tensor.storage_offset() - content.first

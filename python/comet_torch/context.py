@@ -7,6 +7,7 @@ import torch
 from .allocator import warn_once_if_default_allocator_defeats_saving
 from .assess import Assessor
 from .bounds import FixedBounds, level_of, parse_bound
+from .cross_entropy import blockwise
 from .hooks import Hooks
 from .intervals import edges
 from .losses import watch_loss
@@ -78,7 +79,7 @@ class Memory:
             self._handles.append(after_step(self.optimizer, hooks.end_step))
         _live.add(self)
         try:
-            for context in (watch_backward(), watch_loss(self.assessor.loss_known), structure_of(hooks),
+            for context in (watch_backward(), watch_loss(self.assessor.loss_known), structure_of(hooks), blockwise(hooks),
                             torch.autograd.graph.saved_tensors_hooks(hooks.pack, hooks.unpack)):
                 context.__enter__()
                 self._open.append(context)

@@ -7,8 +7,15 @@ row           (x - mean) * rstd of each row of a layer norm or RMS norm, with th
 log_probability  a log-softmax result y over its last dimension, with errors that are independent of y (dither): where a net has
               learnt how frequent its classes are and no more, the rows are all alike, and rounded values would all err to the same side.
               What comes back is log-softmax of what was stored, so that each row sums to 1 again: within 2 eb of y.
+log_odds      log(p / (1 - p)) of p, a result of sigmoid, or (1 + y) / 2 of a result y of tanh. The slope at y, by which backward
+              multiplies, then has about the same relative error everywhere, also close to the ends of the range, where an error of
+              the same size in all values would be larger than it. Values that have reached an end come back there.
 """
+import math
+
 import torch
+
+from .handles import fills_its_memory
 
 _SUM_TOLERANCE = 0.02  # bfloat16 results sum to 1 within less
 _PIECE_BYTES = 8 << 20
@@ -29,8 +36,8 @@ class RowForm:
         finite = bool(torch.isfinite(self.rstd).all()) and bool((self.rstd > 0).all())
         return finite and largest * _ROUNDING * _LEAST_QUOTIENT <= eb  # false for NaN, too
 
-    def n_rows(self, tensor):
-        return self.rstd.numel()
+    def rows(self, tensor):
+        return tensor.reshape(self.rstd.numel(), -1)
 
     def coded(self, x, first):
         rows = slice(first, first + x.shape[0])
@@ -54,8 +61,8 @@ class LogProbabilityForm:
         sums = torch.exp(rows[:: max(1, rows.shape[0] // 4)].float()).sum(-1)
         return bool(((sums - 1).abs() < _SUM_TOLERANCE).all())
 
-    def n_rows(self, tensor):
-        return tensor.numel() // tensor.shape[-1]
+    def rows(self, tensor):
+        return tensor.reshape(-1, tensor.shape[-1])
 
     def coded(self, y, first):
         return y if y.dtype == torch.float64 else y.float()
@@ -64,18 +71,54 @@ class LogProbabilityForm:
         out.copy_(torch.log_softmax(coded, -1))
 
 
-class Pieces:
-    """Blocks of a tensor in a form. What `encode` (tensor, channels_last, bound) makes of a piece is a block and its job."""
+class LogitsForm(LogProbabilityForm):
+    """What comes back are log-probabilities, not the logits."""
 
-    def __init__(self, form, tensor, bound, encode):
+    def fits(self, tensor, eb):
+        return tensor.is_contiguous()
+
+    def coded(self, x, first):
+        return torch.log_softmax(super().coded(x, first), -1)
+
+
+class LogOddsForm:
+    """Of results of tanh, or else of sigmoid."""
+
+    def __init__(self, dtype, of_tanh):
+        limits, self.of_tanh = torch.finfo(dtype), of_tanh
+        # Beyond all values of the type but the ends themselves, to which these limits round.
+        self.greatest = math.log((16 if of_tanh else 8) / limits.eps)
+        self.least = -self.greatest if of_tanh else math.log(limits.tiny)
+
+    def fits(self, tensor, eb):
+        return fills_its_memory(tensor)
+
+    def rows(self, tensor):
+        """Single elements, in the order of memory."""
+        return tensor.detach().as_strided((tensor.numel(), 1), (1, 1))
+
+    def coded(self, y, first):
+        y = y if y.dtype == torch.float64 else y.float()
+        z = torch.atanh(y).mul_(2) if self.of_tanh else torch.logit(y)
+        return z.clamp_(self.least, self.greatest)
+
+    def give_back(self, coded, first, eb, out):
+        out.copy_(coded.div_(2).tanh_() if self.of_tanh else coded.sigmoid_())
+
+
+class Pieces:
+    """Blocks of a tensor in a form. What `encode` makes of a piece is a block and its job. `seed()` is that of a piece's dither, or
+    None."""
+
+    def __init__(self, form, tensor, bound, encode, seed):
         self.form, self.blocks, self.eb = form, [], bound.eb
         self.n_nonzero = self.n_nonfinite = 0
         self.seconds = 0.0
-        rows = tensor.reshape(form.n_rows(tensor), -1)
+        rows = form.rows(tensor)
         bytes_row = rows.shape[1] * (8 if tensor.dtype == torch.float64 else 4)
         self.n_rows = max(1, _PIECE_BYTES // bytes_row)
         for first in range(0, rows.shape[0], self.n_rows):
-            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound)
+            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound, seed=seed())
             self.blocks.append(block)
             self.n_nonzero += job.n_nonzero
             self.n_nonfinite += job.n_nonfinite
@@ -83,7 +126,7 @@ class Pieces:
 
     def decode(self, decode, dense):
         """decode(block, tensor) fills a tensor from one block."""
-        rows = dense.view(self.form.n_rows(dense), -1)
+        rows = self.form.rows(dense)
         dtype = torch.float64 if dense.dtype == torch.float64 else torch.float32
         for i, block in enumerate(self.blocks):
             out = rows[i * self.n_rows : (i + 1) * self.n_rows]

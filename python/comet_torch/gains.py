@@ -81,9 +81,16 @@ def _tanh(y):
 ELEMENTWISE = {Role.GELU: _gelu, Role.SILU: _silu, Role.HARDSWISH: _hardswish, Role.SIGMOID: _sigmoid, Role.TANH: _tanh}
 
 
-def elementwise(role, x, dy, eb):
-    """From samples of what is stored, within eb, and of the gradient that arrives."""
+# The derivative of a result with respect to its log-odds, in units of the function's slope there; and the largest such derivative.
+_OF_ODDS = {Role.SIGMOID: 1.0, Role.TANH: 0.5}
+MOST_OF_ODDS = {Role.SIGMOID: 0.25, Role.TANH: 0.5}
+
+
+def elementwise(role, x, dy, eb, of_odds=False):
+    """From samples of what is stored, within eb, and of the gradient that arrives. `of_odds`: the error is that of the log-odds."""
     slope, bend = ELEMENTWISE[role](x)
+    if of_odds:
+        bend = bend * slope * _OF_ODDS[role]
     harm = energy(dy * bend)
     if role is Role.HARDSWISH:
         near = ((x.abs() - _KINK).abs() < _NEAR).float()
@@ -117,7 +124,7 @@ def batch_norm(dy, inverse_deviation, gamma, dgamma, dbeta):
 
 def normalised_rows(g, dx, inverse_deviation, of_row):
     """The gain passed on by layer norm, RMS norm and group norm, from some of their rows: g = dy * gamma, dx and 1 / deviation.
-    `of_row`: the error is of the normalised row, as for Bound.relative "row"; else it is of the input."""
+    `of_row`: the error is of the normalised row, as for the form "row"; else it is of the input."""
     d = g.shape[1]
     g, dx, r = g.double(), dx.double(), inverse_deviation.double()
     squares, mean = g.square().sum(1), g.mean(1)

@@ -12,6 +12,7 @@ import torch
 _UNTYPED = hasattr(torch.Tensor, "untyped_storage")
 _EMPTY = {}
 _LEAST_SHARE = 0.2
+_free_weak_reference = torch.UntypedStorage._free_weak_ref
 
 
 def version_token(tensor):
@@ -40,31 +41,22 @@ def _can_set_versions():
 _SETS_VERSIONS = _can_set_versions()
 
 
-class Counter:
-    """The version counter of a tensor, and the version that it had. Pieces of one storage may have counters of their own, such as those
-    of unsafe_chunk."""
-
-    __slots__ = ("token", "version", "base")
-
-    def __init__(self, tensor):
-        self.token, self.version = version_token(tensor), tensor._version
-        self.base = None if _SETS_VERSIONS else weakref.ref(_base_of(tensor))
-
-    def is_of(self, tensor):
-        """Is it the tensor's counter, and unmoved?"""
-        version, token = self.version, self.token
-        if tensor._version != version or token._version != version:
-            return False
-        if not _SETS_VERSIONS:
-            return self.base() is _base_of(tensor)
-        torch._C._increment_version((token,))
-        same = tensor._version != version
-        torch._C._autograd._unsafe_set_version_counter((token,), (version,))
-        return same
-
-
 def _base_of(tensor):
     return tensor._base if tensor._is_view() else tensor
+
+
+def is_unchanged(content, tensor):
+    """Does the tensor have the version counter that the content's had, and is that unmoved? Pieces of one storage may have counters of
+    their own, such as those of unsafe_chunk."""
+    version, token = content.version, content.token
+    if tensor._version != version or token._version != version:
+        return False
+    if not _SETS_VERSIONS:
+        return content.base() is _base_of(tensor)
+    torch._C._increment_version((token,))
+    same = tensor._version != version
+    torch._C._autograd._unsafe_set_version_counter((token,), (version,))
+    return same
 
 
 def storage_of(tensor):
@@ -84,42 +76,60 @@ class Content:
     """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
     at element `first` of the storage that they were saved from."""
 
-    __slots__ = ("session", "registry", "key", "block", "pieces", "shape", "stride", "dtype", "first", "n_elements", "token", "version",
-                 "counter", "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless", "support",
-                 "n_open", "seconds", "__weakref__")
+    __slots__ = ("session", "registry", "key", "reference", "storage", "block", "mask", "pieces", "shape", "stride", "dtype", "first",
+                 "n_elements", "token", "version", "base", "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless",
+                 "support", "n_open", "seconds", "__weakref__")
 
     def __init__(self, session, dense, tensor, first):
         self.session = session
-        self.registry = self.key = self.block = self.pieces = self.site = self.bound = None
+        self.key = self.block = self.mask = self.pieces = self.site = self.bound = None
         self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
         self.first = first  # None: a copy, which no other ticket may share
         self.n_elements = dense.numel()
-        self.counter = Counter(tensor)
-        self.token, self.version = self.counter.token, self.counter.version
+        self.token, self.version = version_token(tensor), tensor._version
+        if not _SETS_VERSIONS:
+            self.base = weakref.ref(_base_of(tensor))
         self.eb, self.nonzero = 0.0, 1.0
         self.raw_bytes = self.n_elements * dense.element_size()
-        self.coded_bytes = 0
+        self.coded_bytes = self.n_open = 0
         self.lossless = self.support = True
-        self.n_open, self.seconds = 0, 0.0
+        self.seconds = 0.0
 
     def __del__(self):
         if self.key is not None:
             self.registry.forget(self)
-        for block in (self.block,) if self.pieces is None else self.pieces.blocks:
-            if block is not None:
+            _free_weak_reference(self.storage)
+        if self.pieces is not None:
+            for block in self.pieces.blocks:
                 self.session.free(block)
+        elif self.block is not None:
+            self.session.free(self.block)
+            if self.mask is not None:
+                self.session.free(self.mask)
 
     def decode(self):
         """The dense tensor, decoded."""
-        began = time.perf_counter() if self.site is not None and self.site.coding is not None else None
+        coding = self.site.coding
+        began = 0.0 if coding is None else time.perf_counter()
         dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
         if self.pieces is None:
-            self.session.decode(self.block, dense)
+            self.session.decode(self.block, dense, self.raw_bytes)
+            if self.mask is not None:
+                self._restore_zeros(dense)
         else:
-            self.pieces.decode(self.session.decode, dense)
-        if began is not None and self.site.coding is not None:
-            self.site.coding.add(0, time.perf_counter() - began)
+            self.pieces.decode(self._decode_piece, dense)
+        if coding is not None:
+            coding.add(0, time.perf_counter() - began)
         return dense
+
+    def _decode_piece(self, block, tensor):
+        self.session.decode(block, tensor, tensor.numel() * tensor.element_size())
+
+
+    def _restore_zeros(self, dense):
+        nonzero = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
+        self.session.decode(self.mask, nonzero, self.n_elements)
+        dense.mul_(nonzero)
 
 
 class Ticket:
@@ -162,6 +172,10 @@ class Shape:
         return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
 
 
+def fills_its_memory(tensor):
+    return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+
+
 def memory_order(tensor):
     """(view in memory order, channels last) of a tensor whose elements fill a range of memory without gaps, or None."""
     if tensor.is_contiguous():
@@ -187,8 +201,10 @@ def whole_storage(tensor):
 def layout_of(tensor):
     """(tensor to code, channels last, first element in the storage) for a saved tensor: itself where it fills its storage, else the
     whole storage where it is a view, else a dense copy. The last is None for a copy, which no other ticket may share."""
-    n = storage_of(tensor).nbytes() // tensor.element_size()
-    if tensor.numel() == n or tensor.numel() < _LEAST_SHARE * n:
+    n, n_taken = storage_of(tensor).nbytes() // tensor.element_size(), tensor.numel()
+    if n_taken == n or n_taken < _LEAST_SHARE * n:
+        if tensor.is_contiguous():
+            return tensor, False, tensor.storage_offset()
         found = memory_order(tensor)
         if found is not None:
             return found + (tensor.storage_offset(),)

@@ -9,18 +9,21 @@ from . import recompute, rectified
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
-from .handles import Content, Shape, Ticket, changed, storage_of
-from .intervals import interval_of
+from .handles import Shape, Ticket, changed, storage_of
+from .intervals import Interval, interval_of
 from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
 from .structure import in_backward
 
+is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
+_WITHOUT_VALUES = (Shape, Interval)
+_BETWEEN_CHECKS = 64  # steps
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
-_OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # that read what another such node saved in a form
+_OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # these may read what another such node saved in a form
 
 
 class Hooks:
@@ -77,29 +80,27 @@ class Hooks:
 
     def node_made(self, node, kind, fields):
         """A node is complete; fields: pairs of a field's name and its ticket."""
-        enabled = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        enabled = is_grad_enabled()
+        set_grad_enabled(False)
         try:
             self._node_made(node, kind, fields)
         finally:
-            torch._C._set_grad_enabled(enabled)
+            set_grad_enabled(enabled)
 
     def _node_made(self, node, kind, fields):
         saved, kept, roles = [], [], {}
         for field, ticket in fields:
-            role = ticket.role = role_of(node, kind, field, ticket.raw)
+            tensor = ticket.raw
+            role = ticket.role = role_of(node, kind, field, tensor)
             one = Saved(field, role, ticket)
             saved.append(one)
-            if self._passes(role, one.tensor):
+            storage = None if role in _ALWAYS_RAW or self._passes(tensor) else storage_of(tensor)
+            key = storage and storage._cdata
+            if storage is None or self.policy.is_constant(tensor, key):
                 self._leave(one)
-                continue
-            storage = storage_of(one.tensor)
-            key = storage._cdata
-            if self.policy.is_constant(one.tensor, key):
-                self._leave(one)
-                continue
-            kept.append((one, storage))
-            roles[key] = stricter(roles.get(key), role)
+            else:
+                kept.append((one, storage))
+                roles[key] = stricter(roles[key], role) if key in roles else role
         coded = False
         for one, storage in kept:
             coded |= self._place(node, kind, one, storage, saved, roles)
@@ -143,12 +144,12 @@ class Hooks:
         self.report.packed(site, content)
         return True
 
-    def _passes(self, role, tensor):
-        if role in _ALWAYS_RAW or tensor.numel() * tensor.element_size() < self.least_bytes or tensor.layout is not torch.strided:
+    def _passes(self, tensor):
+        if not self.least_bytes <= tensor.numel() * tensor.element_size() or tensor.layout is not torch.strided:
             return True
         if tensor.element_size() > 8 or tensor.is_conj() or tensor.is_neg():
             return True
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:
             say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
             return True
         return False
@@ -157,15 +158,18 @@ class Hooks:
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
         tensor = saved.tensor
         saved.key = self.sites.name(kind, saved.field)
-        override = self.policy.override_of(self.sites.stack[-1], saved.key)
+        override = self.policy.override_of(self.sites.stack[-1], saved.key) if self.policy.patterns else None
         content = self._existing(storage, tensor)
         if content is None:
             site = saved.site = self.sites.get(saved.key, tensor)
-            site.learn(roles[storage._cdata])
-            site.learn(saved.role)
+            strictest = roles[storage._cdata]
+            if strictest not in site.roles:
+                site.learn(strictest)
         else:
             site = saved.site = content.site
+        if saved.role not in site.roles:
             site.learn(saved.role)
+        if content is not None:
             if _serves(content, saved.role) and _meets(content, override):
                 if isinstance(content, recompute.Derived):
                     saved.site = content.source.site
@@ -175,7 +179,10 @@ class Hooks:
             if derived is not None:
                 self.registry.add(storage, derived)
                 return derived
-        bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
+        if site.exact or override is not None or content is not None:
+            bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
+        else:
+            bound = self.assessor.bound(site, saved)
         if bound is RAW or site.incompressible:
             return None
         content, shared = self.coder.code(node, saved, fields, kind, bound)
@@ -216,6 +223,10 @@ class Hooks:
             return lossless() if override is None else lossless(override.level)
         return self.assessor.bound(site, saved) if override is None else override
 
+    def checks(self, site):
+        """Is what is computed again for this site compared with it this time? In its first step, and in some later ones."""
+        return site.derivable is None or (self.assessor.step + site.index) % _BETWEEN_CHECKS == 0
+
     # ---- backward ----
 
     def unpack(self, ticket):
@@ -231,21 +242,18 @@ class Hooks:
         content = ticket.content
         if content.token._version != content.version:
             raise changed(content.shape, content.token._version, content.version)
-        if not isinstance(content, Content):
+        if type(content) in _WITHOUT_VALUES:
             return content.decode()
-        tensor = self._decoded(ticket, content)
+        content.n_open -= 1
+        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
+            tensor = content.signs()
+        else:
+            tensor = self.read_content(content)
         if ticket.view is not None:
             tensor = tensor.as_strided(*ticket.view)
         if ticket.sample is not None:
             self.assessor.unpacked(ticket, tensor)
         return tensor
-
-    def _decoded(self, ticket, content):
-        """The dense values, to a ticket."""
-        content.n_open -= 1
-        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
-            return content.signs()
-        return self.read_content(content)
 
     def read(self, ticket):
         """The values of a ticket, to compute others from."""
@@ -262,14 +270,16 @@ class Hooks:
 
     def read_content(self, content):
         """Decoded values. Where other tickets wait for them they are kept until the next content is decoded."""
-        if self._is_recent(content):
+        if self.recent is not None and self._is_recent(content):
             dense = self.recent[1]
             if content.n_open <= 0:
                 self.recent = None
             return dense
         self.recent = None
         dense = content.decode()
-        self.report.decoded(content)
+        figures = content.site.figures
+        if figures is not None:
+            figures.n_decoded += 1
         if content.n_open > 0:
             self.recent = (content, dense, dense._version)
         return dense
@@ -279,7 +289,7 @@ def _serves(content, role):
     """May a further use of this role read the content?"""
     if content.lossless:
         return True
-    if content.pieces is not None and role not in _OF_FORMS:
+    if content.pieces is not None and content.bound.form != "log_odds" and role not in _OF_FORMS:
         return False
     return role in LOSSY and (content.support or role not in NEEDS_SUPPORT)
 

@@ -87,7 +87,7 @@ class Interval:
 
     def decode(self):
         inside = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
-        self.session.decode(self.block, inside)
+        self.session.decode(self.block, inside, inside.numel())
         first, second = (torch.tensor(value, dtype=self.dtype) for value in self.values)
         return torch.where(inside, first, second)
 

@@ -8,7 +8,7 @@ import time
 
 from .bounds import DENSE, FAST
 
-_SHARE = 0.03
+_SHARE = 0.015
 
 
 class Cost:

@@ -36,7 +36,7 @@ def resident(key):
     raise CometError(f"{_STATUS} has no {key}: the peak is not known here", "unsupported")
 
 
-def _restart_high_water():
+def restart_high_water():
     """The mark falls to what is resident; where the kernel refuses, it stays."""
     try:
         with open(_CLEAR, "w", encoding="ascii") as file:
@@ -47,7 +47,7 @@ def _restart_high_water():
 
 def _measure(function, arguments, named):
     before = resident("VmHWM")
-    _restart_high_water()
+    restart_high_water()
     imports = resident("VmRSS")
     result = function(*arguments, **named)
     most = resident("VmHWM")

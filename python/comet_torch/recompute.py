@@ -4,13 +4,15 @@ The input of a linear layer or convolution is often the result of a GELU or SiLU
 whose own inputs are saved by their nodes. Such a tensor takes no memory. Its error is that of the inputs, carried through the
 function; the assessor counts it as one more use of the first of them.
 
-A tensor is computed again only if the first computation at its site agrees with it, and if it was not changed in place. A function
-that works in place changes it once: then it has to have the same version each time, and the first computation is checked strictly.
+A tensor is computed again only if the first computation at its site agrees with it, as one in 64 steps has to later, and if it was not
+changed in place. A function that works in place changes it once: then it has to have the same version each time, and what is computed
+is checked strictly.
 """
 import torch
 from torch.nn import functional as F
 
-from .handles import Content
+from .handles import Content, fills_its_memory
+from .notices import say_once
 from .roles import Role, kind_of
 
 NEVER = -1
@@ -155,15 +157,21 @@ def derive(hooks, tensor, site):
     if formula is None or not _has_error(formula):
         return None
     content = Elementwise(hooks.coder.session, tensor, formula, hooks.read)
-    if site.derivable is None:
+    if hooks.checks(site):
         values = content.values()
         hooks.recent = None  # which keeps what was decoded
-        site.derivable = version if _agrees(values, tensor, content.eb if version != 0 else None) else NEVER
+        note(site, tensor, _agrees(values, tensor, content.eb if version != 0 else None))
     return content if site.derivable != NEVER else None
 
 
-def fills_its_memory(tensor):
-    return tensor.is_contiguous() or (tensor.dim() == 4 and tensor.is_contiguous(memory_format=torch.channels_last))
+def note(site, tensor, agrees):
+    """What a comparison with the tensor found. In a later step, values that are not finite say nothing."""
+    if not agrees and site.derivable is not None:
+        if not bool(torch.isfinite(tensor).all()):
+            return
+        say_once(f"derived {site.key}", f"{site.key} does not follow from stored tensors any more, as in earlier steps: it is stored itself "
+                 "from now on. Where its values were changed through .data, gradients of up to 64 steps before were wrong.")
+    site.derivable = tensor._version if agrees else NEVER
 
 
 def _has_error(formula):

@@ -11,8 +11,8 @@ import math
 import torch
 from torch.nn import Parameter
 
-from .handles import Content
-from .recompute import NEVER, Derived, fills_its_memory
+from .handles import Content, fills_its_memory
+from .recompute import NEVER, Derived, note
 from .roles import kind_of
 
 _DEEPEST = 2
@@ -77,7 +77,7 @@ class Rectified(Derived):
     def signs(self):
         """1 where it is positive: all that ReLU's gradient reads."""
         positive = torch.empty_strided(self.shape, self.stride, dtype=torch.uint8)
-        self.session.decode(self.block, positive)
+        self.session.decode(self.block, positive, self.n_elements)
         return positive.to(self.dtype)
 
 
@@ -152,10 +152,10 @@ def derive(hooks, node, y, site):
     if norm is None:
         return None
     content = Rectified(hooks.coder.session, y, norm, added, hooks.read_content)
-    if site.derivable is None:
+    if hooks.checks(site):
         values = content.decode()
         hooks.recent = None
-        site.derivable = y._version if _agrees(values, y, content.largest) else NEVER
+        note(site, y, _agrees(values, y, content.largest))
     return content if site.derivable != NEVER else None
 
 

@@ -54,10 +54,6 @@ class Report:
         figures.coded += content.coded_bytes
         figures.derived += content.raw_bytes
 
-    def decoded(self, content):
-        if content.site is not None and content.site.figures is not None:
-            content.site.figures.n_decoded += 1
-
     def passed(self, role, tensor):
         self.n_passed[role] = self.n_passed.get(role, 0) + 1
         self.bytes_passed[role] = self.bytes_passed.get(role, 0) + tensor.numel() * tensor.element_size()

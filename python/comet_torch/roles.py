@@ -30,6 +30,7 @@ class Role(Enum):
     ATTENTION = "attention output"
     SOFTMAX = "softmax output"
     LOG_SOFTMAX = "log-softmax output"
+    LOGITS = "logits of a loss"  # of cross_entropy.py
     MASK = "mask or constant"  # a factor that has no gradient, such as a dropout mask: exact
     INTERVAL = "inside an interval"  # backward needs only whether a value lies inside: one bit, exact
     SHAPE = "shape only"  # backward reads its shape, never its values
@@ -43,14 +44,14 @@ LOSSY = frozenset(
     {
         Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, Role.LAYER_NORM, Role.GROUP_NORM, Role.RELU, Role.GELU, Role.SILU,
         Role.HARDSWISH, Role.SIGMOID, Role.TANH, Role.FACTOR, Role.QUERY, Role.VALUE, Role.ATTENTION, Role.SOFTMAX, Role.LOG_SOFTMAX,
-        Role.SHAPE,
+        Role.LOGITS, Role.SHAPE,
     }
 )
 # The strictest first: a tensor with several consumers is coded for the first of these that it has.
 _STRICTNESS = (
     Role.EXACT, Role.INTEGERS, Role.MASK,
-    Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH, Role.FACTOR,
-    Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
+    Role.WEIGHT, Role.SMALL, Role.QUERY, Role.LOGITS, Role.LOG_SOFTMAX, Role.SOFTMAX, Role.SIGMOID, Role.TANH,
+    Role.FACTOR, Role.GELU, Role.SILU, Role.HARDSWISH, Role.VALUE, Role.ATTENTION, Role.LAYER_NORM, Role.GROUP_NORM, Role.BATCH_NORM,
     Role.LINEAR_INPUT, Role.CONV_INPUT, Role.RELU, Role.INTERVAL, Role.SHAPE,
 )
 _RANK = {role: rank for rank, role in enumerate(_STRICTNESS)}
@@ -65,6 +66,9 @@ def stricter(a, b):
 
 # Roles whose zeros and signs must come back exactly.
 NEEDS_SUPPORT = frozenset({Role.RELU})
+# Roles with dither, so that errors do not depend on the values. These lie close together at the ends of their range (most of a softmax's
+# are near 0): rounding would give many of them the same error, and gradients that are sums over rows would collect it.
+DITHERED = frozenset({Role.SOFTMAX, Role.LOG_SOFTMAX, Role.LOGITS, Role.SIGMOID, Role.TANH})
 # Roles whose error disturbs the gradient of a weight of their own node.
 OF_PARAMETER = frozenset({Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, Role.LAYER_NORM, Role.GROUP_NORM})
 
@@ -106,6 +110,7 @@ FIELDS = {
     "Softmax": {"result": Role.SOFTMAX},
     "SafeSoftmax": {"result": Role.SOFTMAX},
     "LogSoftmax": {"result": Role.LOG_SOFTMAX},
+    "CometCrossEntropy": {"tensors": Role.LOGITS},
     "ScaledDotProductFlashAttentionForCpu": _ATTENTION,
     "ScaledDotProductFlashAttention": _ATTENTION,
     "ScaledDotProductEfficientAttention": dict(_ATTENTION, log_sumexp=Role.SMALL),

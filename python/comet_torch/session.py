@@ -10,7 +10,7 @@ import torch
 
 from comet_codec import CometError
 from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Affine, Figures, Job, Windows,
-                                  native)
+                                  check, native, of_addresses)
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 _SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
@@ -44,6 +44,8 @@ def host_threads():
 
 
 class Session:
+    CALLS = ("_encode", "_decode", "_free")  # of the library, for each tensor
+
     def __init__(self):
         self.native = native()
         self.handle = ctypes.c_void_p()
@@ -51,7 +53,10 @@ class Session:
         kind, entry = host_threads()
         self.native.comet_native_create(ctypes.byref(self.handle), torch.get_num_threads(), kind, entry)
         self.jobs = {}
-        self._encode, self._decode, self._free = (getattr(self.native, "comet_native_" + n) for n in ("encode", "decode", "free"))
+        for name in self.CALLS:
+            setattr(self, name, of_addresses("comet_native" + name))
+        self.out = ctypes.c_void_p()  # where encode writes the address of a block
+        self.out_address = ctypes.addressof(self.out)
 
     def __del__(self):
         # The garbage collector may finish a session before contents of it that are garbage, too: these find no handle then.
@@ -69,17 +74,18 @@ class Session:
             dims = shape if 0 < len(shape) <= MAX_DIMS else (shape.numel(),)
             job = Job(dtype=DTYPES[dtype], n_dims=len(dims), layout=CHANNELS_LAST if channels_last else PLANAR)
             job.dims[: len(dims)] = dims
-            job = self.jobs[key] = (job, ctypes.byref(job))
+            job = self.jobs[key] = (job, ctypes.addressof(job))
         return job
 
-    def encode(self, tensor, channels_last, bound, keep_support=False):
-        """Encodes a tensor that is dense in memory. Returns the block and the job, whose results hold until the next call."""
-        job, pointer = self.job(tensor.dtype, tensor.shape, channels_last)
+    def encode(self, tensor, channels_last, bound, keep_support=False, seed=None):
+        """Encodes a tensor that is dense in memory, with a seed with dither. Returns the block and the job, whose results hold until
+        the next call."""
+        job, address = self.jobs.get((tensor.dtype, tensor.shape, channels_last)) or self.job(tensor.dtype, tensor.shape, channels_last)
         job.bound_mode, job.bound, job.level = bound.mode, bound.eb, bound.level
-        job.keep_support, job.dither = bound.keep_support or keep_support, bound.dither
-        block = ctypes.c_void_p()
-        self._encode(self.handle, pointer, tensor.data_ptr(), ctypes.byref(block))
-        return block.value, job
+        job.keep_support = bound.keep_support or keep_support
+        job.dither, job.dither_seed = seed is not None, seed or 0
+        check(self._encode(self.handle, address, tensor.data_ptr(), self.out_address))
+        return self.out.value, job
 
     def pack_two(self, tensor):
         """A block of a tensor with at most two different values, or None."""
@@ -116,9 +122,9 @@ class Session:
 
     # ---- decoding ----
 
-    def decode(self, block, tensor):
-        """Decodes into a tensor that is dense in memory."""
-        self._decode(self.handle, block, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+    def decode(self, block, tensor, n_bytes):
+        """Decodes into a tensor of n_bytes that is dense in memory."""
+        check(self._decode(self.handle, block, tensor.data_ptr(), n_bytes))
 
     def compute(self, scale, shift, signs, x, add, y):
         """y = scale x + shift + add, dimension 1 being that of the channels; with a block of signs, as ReLU's result. x, add and y are

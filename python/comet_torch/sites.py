@@ -25,8 +25,6 @@ class Site:
 
     def learn(self, role):
         """A node reads the tensor in this role."""
-        if role in self.roles:
-            return
         self.roles.add(role)
         self.role = stricter(self.role, role)
         if role not in LOSSY:

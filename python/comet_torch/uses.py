@@ -12,6 +12,7 @@ import torch
 
 from . import gains, roles
 from .attention_gains import AttentionSample, usable
+from .cross_entropy import gradient_of_rows
 from .roles import Role
 from .samples import ConvolutionSampler, ProductSampler, Sample
 from .spread import rows_of, taken
@@ -26,9 +27,9 @@ HARMLESS = frozenset({Role.RELU, Role.SHAPE})
 class Facts(NamedTuple):
     """How a saved tensor is stored in this step."""
 
-    eb: float  # of the values, however they come about
+    eb: float  # however the values come about
     nonzero: float  # share of elements
-    relative: Optional[str]
+    form: Optional[str]  # of which values the error is that eb bounds, as in Bound
     turn: int  # counts the times that this use was measured
     sampled: bool  # it is its turn to keep a sample
     sources: tuple  # (key, eb) of the uses whose errors it has: its own, or of tensors that it is computed from
@@ -204,7 +205,7 @@ class _RowNorm:
 
     def __init__(self, node, kind, fields, facts):
         used = fields["input"]
-        self.key, self.of_row = used.key, facts[used.key].relative == "row"
+        self.key, self.of_row = used.key, facts[used.key].form == "row"
         inverse = fields["result1" if kind == "FusedRmsNorm" else "result2"].tensor.detach().reshape(-1)
         self.inverse = inverse.float().clone()
         self.n_rows = inverse.numel()
@@ -246,13 +247,14 @@ class _Elementwise:
     samples = ()
 
     def __init__(self, used, facts):
-        self.key, self.role, self.eb = used.key, used.role, facts[used.key].eb
+        self.key, self.role, self.eb, self.of_odds = used.key, used.role, facts[used.key].eb, facts[used.key].form == "log_odds"
         self.x = taken(used.tensor, _ELEMENTS)
 
     def observe(self, grad_inputs, grad_outputs):
         if grad_outputs[0] is None:
             return []
-        return [Observation(self.key, "passed", gains.elementwise(self.role, self.x, taken(grad_outputs[0], _ELEMENTS), self.eb))]
+        gain = gains.elementwise(self.role, self.x, taken(grad_outputs[0], _ELEMENTS), self.eb, self.of_odds)
+        return [Observation(self.key, "passed", gain)]
 
 
 class _Softmax:
@@ -280,6 +282,27 @@ class _Softmax:
         if grad_outputs[0] is None:
             return []
         return [Observation(self.key, "passed", self._gain(self._rows(grad_outputs[0])))]
+
+
+class _CrossEntropy:
+    """The gradient of its log-softmax result is known from the targets."""
+
+    samples = ()
+
+    def __init__(self, node, used):
+        x = used.tensor.detach()
+        self.key = used.key
+        self.rows = rows_of(x.shape[0], max(1, _ROW_ELEMENTS // x.shape[1]))
+        self.y = torch.log_softmax(x[self.rows].float(), -1)
+        self.target, self.reduction = node.target[self.rows], node.reduction
+        self.ignore_index, self.total_weight = node.ignore_index, node.total_weight
+
+    def observe(self, grad_inputs, grad_outputs):
+        if grad_outputs[0] is None:
+            return []
+        gradient = grad_outputs[0].detach() if self.reduction else grad_outputs[0].detach()[self.rows]
+        dy = gradient_of_rows(gradient, self.y, self.target, self.reduction, self.ignore_index, self.total_weight, slice(None))
+        return [Observation(self.key, "passed", gains.log_softmax(self.y, dy))]
 
 
 class _Attention:
@@ -347,4 +370,6 @@ def watch_of(node, kind, fields, facts):
         return _Multiple(kind, used, facts)
     if used.role in gains.ELEMENTWISE:
         return _Elementwise(used, facts)
+    if used.role is Role.LOGITS:
+        return _CrossEntropy(node, used)
     return _Softmax(node, used, facts) if used.role in (Role.SOFTMAX, Role.LOG_SOFTMAX) else None

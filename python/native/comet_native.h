@@ -66,6 +66,7 @@ typedef struct comet_native_job {
     /* Written by a successful encode; figures describe the original values. */
     double eb;
     uint64_t bytes_raw, bytes_coded;
+    uint64_t bytes_block; /* what the block takes in the pool; 0 of a frame in the caller's memory */
     uint64_t n_nonzero, n_nonfinite;
     double sum_of_squares, min, max;
     double seconds; /* by the wall clock */

@@ -131,8 +131,9 @@ static comet_status read_job(const comet_native_job *job, comet_tensor *tensor, 
     return COMET_OK;
 }
 
-static void write_job(comet_native_job *job, const comet_stats *stats)
+static void write_job(comet_native_job *job, const comet_stats *stats, const comet_native_block *block)
 {
+    job->bytes_block = comet_native_block_bytes(block);
     job->eb = stats->eb;
     job->bytes_raw = stats->bytes_in;
     job->bytes_coded = stats->bytes_out;
@@ -193,7 +194,7 @@ static comet_status encode_locked(comet_native_session *session, comet_native_jo
     if (status == COMET_OK)
         status = keep_frame(session, &tensor, &stats, out);
     if (status == COMET_OK)
-        write_job(job, &stats);
+        write_job(job, &stats, *out);
     scratch_trim(&session->scratch, one_run ? bytes : capacity);
     return status;
 }
@@ -254,7 +255,7 @@ int comet_native_compress(comet_native_session *session, comet_native_job *job, 
     const comet_status status = comet_encoder_run(session->encoder, &tensor, &params, src, dst, capacity, frame_bytes, &stats);
     pthread_mutex_unlock(&session->encoding);
     if (status == COMET_OK)
-        write_job(job, &stats);
+        write_job(job, &stats, NULL);
     return status;
 }
 

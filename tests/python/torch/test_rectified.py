@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import comet_torch
 import nets
+from comet_torch import notices
 from comet_torch.rectified import Rectified
 from comet_torch.roles import Role
 
@@ -213,6 +214,25 @@ def test_a_change_in_place_is_noticed():
         y.detach().mul_(2.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+@pytest.mark.parametrize("inplace", [True, False])
+def test_values_that_differ_in_a_later_step(inplace):
+    """Nothing but a comparison tells of a change through .data."""
+    notices.forget()
+    torch.manual_seed(0)
+    net, (x, y) = Net(inplace=inplace), batch()
+    handle, optimizer = None, torch.optim.SGD(net.parameters(), 0.0)
+    with comet_torch.compress(net, optimizer) as memory, pytest.warns(UserWarning, match="does not follow from stored tensors"):
+        for step in range(80):
+            if step == 5:
+                bn = next(m for m in net.modules() if isinstance(m, nn.BatchNorm2d))
+                handle = bn.register_forward_hook(lambda module, inputs, output: (output.data.add_(1.0), None)[1])
+            found = gradients(net, x, y)
+            optimizer.step()
+    expected = gradients(net, x, y)
+    handle.remove()
+    assert nets.distance(expected, found) < 0.05
 
 
 def test_errors_are_what_they_may_be():
