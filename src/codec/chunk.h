@@ -37,6 +37,7 @@ typedef struct workspace {
     comet_buffer failed;    /* a bit an element */
     comet_buffer residuals; /* a tile */
     comet_buffer cells;     /* two rows, or a wave */
+    comet_buffer aside;     /* maps and wide bytes of level fast: blocks.h */
     comet_buffer symbols;
     comet_buffer words;   /* of the entropy coder, then the escapes */
     comet_buffer table;   /* for decoding symbols */

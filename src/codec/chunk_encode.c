@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "codec/blocks.h"
 #include "codec/choice.h"
 #include "codec/dense.h"
 #include "codec/elements.h"
@@ -194,49 +195,52 @@ static void make_codes(chunk *c)
 
 /* ---- sections of the payload ---- */
 
-/* The ends of the growing parts of a fast payload. */
-typedef struct fast_output {
-    uint8_t *kinds, *next;
-} fast_output;
-
-static fast_output fast_begin(const chunk *c, uint8_t *out)
+static size_t n_blocks_of(size_t n)
 {
-    size_t n_blocks = (c->n + BLOCK - 1) / BLOCK;
-    return (fast_output){.kinds = out, .next = out + (n_blocks + 1) / 2};
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+static block_writer fast_begin(const chunk *c, uint8_t *out)
+{
+    return blocks_write_begin(out, c->ws->aside.data, n_blocks_of(c->n));
+}
+
+static uint8_t *fast_end(const chunk *c, const block_writer *w)
+{
+    return blocks_write_end(w, c->ws->aside.data, n_blocks_of(c->n));
 }
 
 /* Predicts and packs the codes of elements [i, i + n). */
-static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, fast_output *f)
+static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, block_writer *w)
 {
     const codec_kernels *k = c->plan->kernels;
     strides s = {c->plan->shape.channels, c->plan->shape.line};
-    size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    size_t n_blocks = n_blocks_of(n);
     k->predict[c->width](how->predictor, how->identity, c->codes + i * code_bytes(c->width), n_blocks * BLOCK, s,
                          c->ws->residuals.data);
-    f->next = k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, f->next);
+    k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, w);
 }
 
 /* Returns the end. */
 static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
 {
-    fast_output f = fast_begin(c, out);
+    block_writer w = fast_begin(c, out);
     for (size_t i = 0; i < c->n; i += QUANT_TILE)
-        fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &f);
-    return f.next;
+        fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &w);
+    return fast_end(c, &w);
 }
 
 /* Quantises to 16 bits and writes in one pass. Returns the end, or NULL if 16 bits do not suit the elements. */
 static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
 {
-    fast_output f = fast_begin(c, out);
+    block_writer w = fast_begin(c, out);
     tile_job job = {.quantiser = &c->quantiser,
                     .moments = &c->moments,
                     .predictor = how->predictor,
                     .identity = how->identity,
                     .strides = {c->plan->shape.channels, c->plan->shape.line},
                     .residuals = c->ws->residuals.data,
-                    .kinds = f.kinds,
-                    .out = &f.next};
+                    .out = &w};
     int16_t *codes = (int16_t *)(void *)c->codes;
     const uint8_t *prefetch = c->ws->prefetch;
     size_t carried = codes_carried(c->plan);
@@ -253,7 +257,7 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
         if (!codes16_suit(c))
             return NULL;
     }
-    return f.next;
+    return fast_end(c, &w);
 }
 
 /* Writes codes dense, or fast where dense tables do not pay; *how then says which. Returns the end. */

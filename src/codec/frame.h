@@ -4,7 +4,7 @@
 
 #include "codec/geometry.h"
 
-#define FRAME_VERSION 2
+#define FRAME_VERSION 3
 #define HEADER_FIXED_BYTES ((size_t)64)
 #define CHECKSUM_BYTES ((size_t)8)
 #define INDEX_ENTRY_BYTES ((size_t)8)

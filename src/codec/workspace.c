@@ -1,4 +1,5 @@
 /* Sizes of a thread's buffers. */
+#include "codec/blocks.h"
 #include "codec/chunk.h"
 #include "codec/dense.h"
 #include "codec/linear.h"
@@ -81,6 +82,8 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->residuals, QUANT_TILE * code_bytes(CODES64));
     if (status == COMET_OK)
+        status = comet_buffer_reserve(allocator, &ws->aside, blocks_aside_bytes(n / BLOCK + 2));
+    if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->out, payload_room(plan));
     if (status != COMET_OK || plan->level == COMET_LEVEL_FAST)
         return status;
@@ -110,7 +113,7 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
 
 void workspace_free(workspace *ws, const comet_allocator *allocator)
 {
-    comet_buffer *const all[] = {&ws->codes, &ws->failed, &ws->residuals, &ws->cells,  &ws->symbols,
+    comet_buffer *const all[] = {&ws->codes, &ws->failed, &ws->residuals, &ws->aside, &ws->cells,  &ws->symbols,
                                  &ws->words, &ws->table,  &ws->out,       &ws->changed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         comet_buffer_free(allocator, all[i]);
