@@ -154,6 +154,16 @@ static void wait_as(enum fiber_state state, int line)
     switch_from_to(self, &scheduler, false);
 }
 
+u32 fiber_thread_now(void)
+{
+    return fiber_thread;
+}
+
+u32 fiber_group_now(void)
+{
+    return fiber_group;
+}
+
 void fiber_barrier(int line)
 {
     wait_as(AT_BARRIER, line);

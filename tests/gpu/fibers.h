@@ -27,8 +27,8 @@ typedef int64_t i64;
 #define GLOBAL
 #define SHARED
 #define SHARED_ARRAY static __attribute__((section("gpu_shared")))
-#define THREAD fiber_thread
-#define GROUP_NUMBER fiber_group
+#define THREAD fiber_thread_now()
+#define GROUP_NUMBER fiber_group_now()
 #define BARRIER() fiber_barrier(__LINE__)
 #define BARRIER_GLOBAL() fiber_barrier(__LINE__)
 #define SHARED_OR(p, v) fiber_or(p, v)
@@ -49,6 +49,8 @@ typedef int64_t i64;
 #endif
 
 extern u32 fiber_thread, fiber_group;
+u32 fiber_thread_now(void);
+u32 fiber_group_now(void);
 void fiber_barrier(int line);
 u64 fiber_warp_up(u64 v, u32 distance, u32 warp);
 void fiber_or(u32 *p, u32 v);

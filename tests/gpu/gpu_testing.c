@@ -291,7 +291,10 @@ static comet_tensor random_tensor(test_rng *rng, uint64_t most)
     static const comet_dtype dtypes[] = {COMET_DTYPE_F32, COMET_DTYPE_F32, COMET_DTYPE_F16, COMET_DTYPE_BF16};
     comet_layout layout = (comet_layout)rng_below(rng, COMET_LAYOUT_BLOCKED16 + 1);
     uint32_t n_dims = layout == COMET_LAYOUT_PLANAR ? 1 + (uint32_t)rng_below(rng, 4) : 3 + (uint32_t)rng_below(rng, 2);
-    uint64_t dims[COMET_MAX_DIMS], left = 1 + rng_below(rng, most);
+    uint64_t dims[COMET_MAX_DIMS], left;
+    if (layout == COMET_LAYOUT_BLOCKED8 || layout == COMET_LAYOUT_BLOCKED16)
+        most = most / 8 + 1; /* channels are rounded up */
+    left = 1 + rng_below(rng, most);
     for (uint32_t i = 0; i < n_dims; i++) {
         uint64_t d = i + 1 == n_dims ? left : 1 + rng_below(rng, left < 300 ? left : 300);
         dims[n_dims - 1 - i] = d;
