@@ -27,9 +27,13 @@ comet_status encoder_check_params(const comet_params *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "dither and keep_support exclude each other: dither moves zeros");
     if (p->dither && (p->bound_mode == COMET_BOUND_LOSSLESS || p->bound == 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "dither needs a bound above 0");
-    if (p->chunk_elements && (p->chunk_elements < MIN_CHUNK_ELEMENTS || p->chunk_elements > MAX_CHUNK_ELEMENTS))
-        return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements, got %llu",
-                          (unsigned long long)MIN_CHUNK_ELEMENTS, (unsigned long long)MAX_CHUNK_ELEMENTS,
+    if ((unsigned)p->profile > COMET_PROFILE_DEVICE)
+        return comet_fail(COMET_ERROR_ARGUMENT, "unknown profile %d", (int)p->profile);
+    uint64_t most = geometry_most_elements(p->profile);
+    if (p->chunk_elements && (p->chunk_elements < MIN_CHUNK_ELEMENTS || p->chunk_elements > most))
+        return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements%s, got %llu",
+                          (unsigned long long)MIN_CHUNK_ELEMENTS, (unsigned long long)most,
+                          p->profile == COMET_PROFILE_DEVICE ? " in profile device" : "",
                           (unsigned long long)p->chunk_elements);
     return COMET_OK;
 }
@@ -52,7 +56,7 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
     if (params->bound_mode == COMET_BOUND_RATIO && params->min_ratio == 0)
         plan->min_ratio = params->bound;
     plan->chunk_elements =
-        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level);
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level, params->profile);
     plan->waves = params->level != COMET_LEVEL_FAST;
     if (!src && plan->shape.n_elements)
         return comet_fail(COMET_ERROR_ARGUMENT, "the source is null");

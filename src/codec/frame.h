@@ -19,6 +19,7 @@ typedef struct frame_header {
     geometry shape;
     uint8_t flags;
     comet_level level;
+    comet_profile profile;
     double eb;
     uint64_t seed;
     uint64_t chunk_elements, n_chunks;

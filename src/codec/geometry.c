@@ -9,6 +9,7 @@
 #define FLAT_LINE ((size_t)4096)
 #define MAX_CHANNELS ((uint64_t)1 << 14)
 #define FAST_CHUNK ((uint64_t)1 << 17) /* elements: the codes of a chunk stay in the second-level cache */
+#define DEVICE_CHUNK ((uint64_t)1 << 13) /* the codes of a chunk stay in the memory that a work-group shares */
 #define DENSE_CHUNK ((uint64_t)1 << 18)
 #define WIDE_CHUNK ((uint64_t)1 << 22) /* dense, where lines are long */
 #define WAVE_CHUNK ((uint64_t)3 << 19) /* dense, with lanes in a wave: tables and states take 400 bytes a chunk */
@@ -177,12 +178,17 @@ static uint64_t fast_chunk_lines(const geometry *g)
     return unit <= lines ? lines / unit * unit : lines;
 }
 
-uint64_t geometry_chunk_elements(const geometry *g, comet_level level)
+uint64_t geometry_most_elements(comet_profile profile)
+{
+    return profile == COMET_PROFILE_DEVICE ? DEVICE_CHUNK : MAX_CHUNK_ELEMENTS;
+}
+
+uint64_t geometry_chunk_elements(const geometry *g, comet_level level, comet_profile profile)
 {
     uint64_t lines = level == COMET_LEVEL_FAST ? fast_chunk_lines(g)
                      : waves_suit(g)           ? wave_chunk_lines(g)
                                                : dense_chunk_lines(g);
-    uint64_t elements = min_u64(lines * g->line, MAX_CHUNK_ELEMENTS);
+    uint64_t elements = profile == COMET_PROFILE_DEVICE ? DEVICE_CHUNK : min_u64(lines * g->line, MAX_CHUNK_ELEMENTS);
     elements = min_u64(elements, g->n_elements);
     return elements < MIN_CHUNK_ELEMENTS ? MIN_CHUNK_ELEMENTS : elements;
 }

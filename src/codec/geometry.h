@@ -22,7 +22,10 @@ typedef struct geometry {
 comet_status geometry_make(const comet_tensor *tensor, geometry *g);
 
 /* The chunk size that is used where the caller gives none. */
-uint64_t geometry_chunk_elements(const geometry *g, comet_level level);
+uint64_t geometry_chunk_elements(const geometry *g, comet_level level, comet_profile profile);
+
+/* The most elements that a chunk of the profile may have. */
+uint64_t geometry_most_elements(comet_profile profile);
 
 /* The lanes of a chunk of n elements in a frame whose chunks hold chunk_elements. */
 lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n);
