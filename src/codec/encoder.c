@@ -100,7 +100,7 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
         all.n_nonzero += s->n_nonzero;
         all.n_nonfinite += s->n_nonfinite;
         all.n_outliers += s->n_outliers;
-        for (int mode = 0; mode < 3; mode++)
+        for (int mode = 0; mode < N_CHUNK_MODES; mode++)
             all.n_chunks[mode] += s->n_chunks[mode];
         all.seconds_quantise += s->seconds_quantise;
         all.seconds_predict += s->seconds_predict;
@@ -126,7 +126,7 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
                          .n_chunks = r->header.n_chunks,
                          .n_chunks_raw = all.n_chunks[CHUNK_RAW],
                          .n_chunks_fast = all.n_chunks[CHUNK_FAST],
-                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE],
+                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE] + all.n_chunks[CHUNK_PARTS],
                          .seconds_quantise = all.seconds_quantise,
                          .seconds_predict = all.seconds_predict,
                          .seconds_code = all.seconds_code};

@@ -29,11 +29,13 @@ comet_status encoder_check_params(const comet_params *p)
         return comet_fail(COMET_ERROR_ARGUMENT, "dither needs a bound above 0");
     if ((unsigned)p->profile > COMET_PROFILE_DEVICE)
         return comet_fail(COMET_ERROR_ARGUMENT, "unknown profile %d", (int)p->profile);
-    uint64_t most = geometry_most_elements(p->profile);
+    if (p->profile == COMET_PROFILE_DEVICE && p->level == COMET_LEVEL_AUTO)
+        return comet_fail(COMET_ERROR_ARGUMENT, "profile device has levels fast and dense, not auto");
+    uint64_t most = geometry_most_elements(p->level, p->profile);
     if (p->chunk_elements && (p->chunk_elements < MIN_CHUNK_ELEMENTS || p->chunk_elements > most))
         return comet_fail(COMET_ERROR_ARGUMENT, "chunks hold %llu to %llu elements%s, got %llu",
                           (unsigned long long)MIN_CHUNK_ELEMENTS, (unsigned long long)most,
-                          p->profile == COMET_PROFILE_DEVICE ? " in profile device" : "",
+                          p->profile == COMET_PROFILE_DEVICE ? " at this level of profile device" : "",
                           (unsigned long long)p->chunk_elements);
     return COMET_OK;
 }
@@ -51,13 +53,14 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
         return status;
     plan->dtype = tensor->dtype;
     plan->level = params->level;
+    plan->profile = params->profile;
     plan->seed = params->dither ? params->dither_seed : 0;
     plan->min_ratio = params->min_ratio;
     if (params->bound_mode == COMET_BOUND_RATIO && params->min_ratio == 0)
         plan->min_ratio = params->bound;
     plan->chunk_elements =
         params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan->shape, params->level, params->profile);
-    plan->waves = params->level != COMET_LEVEL_FAST;
+    plan->waves = params->level != COMET_LEVEL_FAST && params->profile == COMET_PROFILE_HOST;
     if (!src && plan->shape.n_elements)
         return comet_fail(COMET_ERROR_ARGUMENT, "the source is null");
     if ((uintptr_t)src % comet_dtype_bytes(tensor->dtype))

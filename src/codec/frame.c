@@ -80,13 +80,15 @@ static comet_status check_fields(const frame_header *h, const uint8_t *f)
     bool lossless = h->flags & FLAG_LOSSLESS;
     if (h->flags & ~FLAGS_KNOWN || f[12] > COMET_LEVEL_AUTO || f[13] > COMET_PROFILE_DEVICE || f[14] || f[15])
         return comet_fail(COMET_ERROR_UNSUPPORTED, "the frame uses options that this library does not know");
+    if (h->profile == COMET_PROFILE_DEVICE && h->level == COMET_LEVEL_AUTO)
+        return corrupt("its level does not go with its profile");
     if (!isfinite(h->eb) || h->eb < 0 || (h->eb == 0) != lossless)
         return corrupt("the error bound is out of range");
     if (h->flags & FLAG_DITHER && h->flags & (FLAG_LOSSLESS | FLAG_SUPPORT))
         return corrupt("dither does not go with its other options");
     if (load_u64(f + 32) != h->shape.n_elements)
         return corrupt("the element count does not fit the dimensions");
-    if (h->chunk_elements < MIN_CHUNK_ELEMENTS || h->chunk_elements > geometry_most_elements(h->profile))
+    if (h->chunk_elements < MIN_CHUNK_ELEMENTS || h->chunk_elements > geometry_most_elements(h->level, h->profile))
         return corrupt("the chunk size is out of range");
     if (h->n_chunks != ceil_div_u64(h->shape.n_elements, h->chunk_elements))
         return corrupt("the chunk count does not fit the element count");
