@@ -21,6 +21,7 @@ MODES = ("raw", "fast", "dense")
 PREDICTORS = ("none", "left", "up", "lorenzo", "median", "linear", "wave", "volume")
 LAYOUTS = ("planar", "channels last", "blocked by 8", "blocked by 16")
 LEVELS = ("fast", "dense", "auto")
+PROFILES = ("host", "device")
 CODE_WIDTHS = (16, 32, 64)
 
 LOSSLESS, KEEP_SUPPORT, DITHER, CHUNK_CHECKSUMS = 1, 2, 4, 8
@@ -71,6 +72,13 @@ class ByteReader:
         require(count <= self.left(), f"{self.what}: {count} bytes wanted at {self.at}, {self.left()} there")
         self.at += count
         return self.data[self.at - count:self.at]
+
+    def take_last(self, count):
+        """Takes bytes off the end instead."""
+        require(count <= self.left(), f"{self.what}: {count} bytes wanted at the end, {self.left()} left")
+        keep = len(self.data) - count
+        taken, self.data = self.data[keep:], self.data[:keep]
+        return taken
 
     def rest(self):
         return self.take(self.left())
@@ -245,6 +253,7 @@ class Header(NamedTuple):
     layout: int
     flags: int
     level: int
+    profile: str
     bound: float
     seed: int
     n_elements: int
@@ -263,7 +272,7 @@ def header_extent(reader):
     data = reader.data
     require(data[:4] == b"COMT", "not a Comet frame: it does not start with COMT")
     version, header_bytes, n_dims = struct.unpack_from("<HH2xB", reader.take(16), 4)
-    require(version == 2, f"version {version}, and this decoder knows only version 2")
+    require(version == 3, f"version {version}, and this decoder knows only version 3")
     require(1 <= n_dims <= 8, f"header: {n_dims} dims")
     require(header_bytes == 72 + 8 * n_dims, f"header: {header_bytes} bytes for {n_dims} dims")
     require(len(data) >= header_bytes, f"header: {header_bytes} bytes, {len(data)} there")
@@ -274,16 +283,17 @@ def header_extent(reader):
 
 def read_header(reader):
     n_dims = header_extent(reader)
-    element_type, layout, _, flags, level = reader.data[8:13]
+    element_type, layout, _, flags, level, profile = reader.data[8:14]
     require(element_type < len(ELEMENT_TYPES), f"header: element type {element_type}")
     require(level < len(LEVELS), f"header: level {level}")
     require(flags <= 15, f"header: flags {flags}")
-    require(reader.data[13:16] == bytes(3), "header: bytes 13 to 15 are not 0")
+    require(profile < len(PROFILES), f"header: profile {profile}")
+    require(reader.data[14:16] == bytes(2), "header: bytes 14 and 15 are not 0")
     bound = reader.number("d")
     numbers = reader.numbers("Q", 5)
     dims = reader.numbers("Q", n_dims)
     reader.take(8)  # the checksum
-    header = Header(ELEMENT_TYPES[element_type], layout, flags, level, bound, *numbers, dims)
+    header = Header(ELEMENT_TYPES[element_type], layout, flags, level, PROFILES[profile], bound, *numbers, dims)
     check_header(header, len(reader.data))
     return header
 
@@ -298,7 +308,8 @@ def check_header(header, file_bytes):
     require(header.flags & (KEEP_SUPPORT | DITHER) != KEEP_SUPPORT | DITHER, "header: keep support together with dither")
     n_elements = elements_of(header.dims, header.layout)
     require(header.n_elements == n_elements, f"header: {header.n_elements} elements, the dims make {n_elements}")
-    require(64 <= header.chunk_elements <= 2**24, f"header: {header.chunk_elements} elements a chunk")
+    most = 8192 if header.profile == "device" else 2**24
+    require(64 <= header.chunk_elements <= most, f"header: {header.chunk_elements} elements a chunk, profile {header.profile}")
     n_chunks = ceil_div(header.n_elements, header.chunk_elements)
     require(header.n_chunks == n_chunks, f"header: {header.n_chunks} chunks, not {n_chunks}")
     require(header.frame_bytes == file_bytes, f"the frame has {header.frame_bytes} bytes, {file_bytes} are there")
@@ -442,26 +453,23 @@ def decode_coded(chunk, mode, reader):
     return struct.pack(f"<{chunk.n}{chunk.header.element_type.code}", *patterns)
 
 
-def read_base128(reader):
-    value = shift = 0
-    while True:
-        byte = reader.number("B")
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value
-
-
 def place_outliers(chunk, count, reader, patterns):
+    element_type = chunk.header.element_type
+    n_steps = reader.left() - count * element_type.size()
+    require(n_steps >= 0, f"{reader.what}: {count} outliers in {reader.left()} bytes")
     places = []
-    place = -1
-    for _ in range(count):
-        place += read_base128(reader) + 1
-        require(place < chunk.n, f"{reader.what}: outlier at {place} of {chunk.n} elements")
-        places.append(place)
-    for place, pattern in zip(places, reader.numbers(chunk.header.element_type.code, count)):
+    cursor = 0
+    step = 0
+    for step in reader.take(n_steps):
+        if step < 128:
+            places.append(cursor + step)
+            cursor += step + 1
+        else:
+            cursor += 128 * (step - 127)
+    require(len(places) == count and step < 128, f"{reader.what}: steps to {len(places)} outliers of {count}")
+    require(not places or places[-1] < chunk.n, f"{reader.what}: an outlier after the chunk's {chunk.n} elements")
+    for place, pattern in zip(places, reader.numbers(element_type.code, count)):
         patterns[place] = pattern
-    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the outliers")
 
 
 # ---- section 4: codes to elements ----
@@ -530,40 +538,55 @@ def dither(key, i):
 # ---- section 5: fast codes ----
 
 
+class Shape(NamedTuple):
+    """How a block of 64 values is written."""
+    width: int  # bits a value
+    bitmap: bool
+
+
 def decode_fast(chunk, reader):
     n_blocks = ceil_div(chunk.n, 64)
     pairs = reader.take(ceil_div(n_blocks, 2))
-    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)][:n_blocks]
+    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)]
+    require(not any(kinds[n_blocks:]), f"{reader.what}: the half byte after the last kind is not 0")
+    kinds = kinds[:n_blocks]
     chunk.stats["kinds"] = sorted(set(kinds))
+    shapes, maps = read_shapes(chunk, kinds, reader)
     zs = []
-    for kind in kinds:
-        zs += decode_block(chunk, kind, reader)
+    for shape in shapes:
+        zs += decode_block(shape, maps, reader)
     require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes left over")
     return add_predictions(chunk, [chunk.residual(z) for z in zs[:chunk.n]])
 
 
-def decode_block(chunk, kind, reader):
+def read_shapes(chunk, kinds, reader):
+    """The shapes of the blocks and an iterator over their maps; takes wide bytes and maps off the end of what is left."""
+    n_wide = kinds.count(15)
+    wide_bytes = iter(reversed(reader.take_last(n_wide)))
+    shapes = [shape_of(chunk, kind, wide_bytes) for kind in kinds]
+    n_maps = sum(shape.bitmap for shape in shapes)
+    return shapes, (map_bits for map_bits, in struct.iter_unpack("<Q", reader.take_last(8 * n_maps)))
+
+
+def shape_of(chunk, kind, wide_bytes):
+    if kind <= 6:
+        return Shape(kind, kind > 0)
+    if kind <= 14:
+        return Shape(kind - 6, False)
+    byte = next(wide_bytes)
+    require(byte & 127 <= chunk.width, f"chunk {chunk.number}: a block of {byte & 127} bits a value")
+    return Shape(byte & 127, byte >= 128)
+
+
+def decode_block(shape, maps, reader):
     """The 64 values z of a block."""
-    width, bitmap = block_shape(chunk, kind, reader)
-    if not bitmap:
-        return read_values(reader, 64, width)
-    places = [j for j, bit in enumerate(bits_of(reader.number("Q"), 64)) if bit]
+    if not shape.bitmap:
+        return read_values(reader, 64, shape.width)
+    places = [j for j, bit in enumerate(bits_of(next(maps), 64)) if bit]
     zs = [0] * 64
-    for place, value in zip(places, read_values(reader, len(places), width)):
+    for place, value in zip(places, read_values(reader, len(places), shape.width)):
         zs[place] = value + 1
     return zs
-
-
-def block_shape(chunk, kind, reader):
-    """Bits a value, and whether the block is bitmap."""
-    if kind <= 6:
-        return kind, kind > 0
-    if kind <= 14:
-        return kind - 6, False
-    byte = reader.number("B")
-    width, bitmap = byte & 127, byte >= 128
-    require(width <= chunk.width, f"chunk {chunk.number}: a block of {width} bits a value")
-    return width, bitmap
 
 
 def bits_of(value, count):
@@ -945,6 +968,7 @@ def info_lines(header):
     yield f"elements        {header.n_elements}"
     yield f"flags           {', '.join(name for flag, name in FLAGS if header.flags & flag) or 'none'}"
     yield f"level           {LEVELS[header.level]}"
+    yield f"profile         {header.profile}"
     yield f"error bound     {header.bound!r}"
     yield f"dither seed     {header.seed}"
     yield f"chunk elements  {header.chunk_elements}"

@@ -44,6 +44,7 @@ static cli_exit open_lane(bench *b, const bench_entry *entry)
                                .bytes = job->input->bytes,
                                .eb = job->eb,
                                .level = entry->level,
+                               .profile = job->profile,
                                .keep_support = job->keep_support,
                                .dither = job->dither,
                                .n_threads = job->n_threads};

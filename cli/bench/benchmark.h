@@ -36,6 +36,7 @@ typedef struct bench_job {
     const char *file, *bound;
     const loaded_tensor *input;
     double eb;
+    comet_profile profile;
     bool keep_support, dither;
     size_t n_threads;
     size_t repeat;  /* least number of rounds */

@@ -19,6 +19,7 @@ typedef struct bench_args {
     bound_list bounds;
     comet_level level;
     comet_layout layout;
+    comet_profile profile;
     dims_arg dims;
     dtype_arg dtype;
     uint64_t n_threads, min_mb, repeat;
@@ -46,6 +47,7 @@ static const option options[] = {
      "bounds as for compress, several separated by commas\n"
      "(default 0.1std)"},
     OPTION_LEVEL(bench_args),
+    OPTION_PROFILE(bench_args),
     OPTION_THREADS(bench_args, "threads of our codec (default 1; 0: one per core)"),
     {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and non-zeros, as compress --keep-support"},
     {0, "dither", NULL, set_flag, AT(dither), "our codec dithers, as compress --dither"},
@@ -164,6 +166,7 @@ static cli_exit bench_file(session *s, const char *file, const bound *b)
                                .bound = b->text,
                                .input = &input,
                                .eb = eb,
+                               .profile = args->profile,
                                .keep_support = args->keep_support,
                                .dither = args->dither,
                                .n_threads = (size_t)args->n_threads,

@@ -91,8 +91,8 @@ typedef struct comet_gpu_plan {
 
 COMET_API void comet_gpu_plan_init(comet_gpu_plan *plan);
 
-/* Finds the sizes of a tensor compressed with these parameters. Needs no device. chunk_elements 0 means what profile device
- * takes. COMET_ERROR_UNSUPPORTED for what does not go on a GPU. */
+/* Finds the sizes of a tensor compressed with these parameters. Needs no device. Chunks must have at most 8192 elements: profile
+ * device sees to it. COMET_ERROR_UNSUPPORTED for what does not go on a GPU. */
 COMET_API comet_status comet_gpu_plan_tensor(const comet_tensor *tensor, const comet_params *params, comet_gpu_plan *plan);
 
 /* ---- work ---- */

@@ -5,6 +5,7 @@
 #include "codec/blocks.h"
 #include "codec/dense.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 /* A payload taken apart. */
 typedef struct parts {
@@ -23,6 +24,7 @@ void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
         return;
     needs->codes = true;
     needs->dense = needs->dense || payload[0] == CHUNK_DENSE;
+    needs->parts = needs->parts || payload[0] == CHUNK_PARTS;
     needs->waves = needs->waves || payload[2] >= PREDICT_WAVE;
     enum code_width width = payload[1] < N_CODE_WIDTHS ? (enum code_width)payload[1] : CODES16;
     needs->width = width > needs->width ? width : needs->width;
@@ -30,6 +32,8 @@ void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
 
 static bool predictor_fits(const parts *p)
 {
+    if (p->mode == CHUNK_PARTS)
+        return parts_have(p->predictor);
     switch (p->predictor) {
     case PREDICT_NONE:
     case PREDICT_LEFT:
@@ -41,6 +45,15 @@ static bool predictor_fits(const parts *p)
     case PREDICT_VOLUME: return p->mode == CHUNK_DENSE && p->has_wave;
     default: return false;
     }
+}
+
+static bool mode_fits(const chunk_plan *plan, unsigned mode)
+{
+    if (mode == CHUNK_FAST)
+        return plan->profile == COMET_PROFILE_HOST || plan->level == COMET_LEVEL_FAST;
+    if (mode == CHUNK_DENSE)
+        return plan->profile == COMET_PROFILE_HOST;
+    return mode == CHUNK_PARTS && plan->profile == COMET_PROFILE_DEVICE && plan->level == COMET_LEVEL_DENSE;
 }
 
 /* Do the frame's type and bound allow codes of this width? */
@@ -55,7 +68,7 @@ static bool width_fits(const chunk_plan *plan, const parts *p)
 
 static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t bytes, size_t n, parts *p)
 {
-    if (bytes < CODED_HEADER_BYTES || payload[0] > CHUNK_DENSE || payload[1] >= N_CODE_WIDTHS || payload[3] > 3)
+    if (bytes < CODED_HEADER_BYTES || !mode_fits(plan, payload[0]) || payload[1] >= N_CODE_WIDTHS || payload[3] > 3)
         return false;
     *p = (parts){.mode = (enum chunk_mode)payload[0],
                  .width = (enum code_width)payload[1],
@@ -237,6 +250,10 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     stream = stream && p->n_outliers <= n / 256; /* single elements are slow to write after the rest went around the caches */
     if (p->mode == CHUNK_FAST) {
         if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch, &outliers))
+            return false;
+    } else if (p->mode == CHUNK_PARTS) {
+        if (!parts_decode(ws, &plan->shape, p->width, p->predictor, p->identity, p->codes, (size_t)(p->outliers - p->codes),
+                          codes, n))
             return false;
     } else if (p->predictor >= PREDICT_WAVE) {
         size_t bytes = (size_t)(p->outliers - p->codes);

@@ -13,6 +13,7 @@
 #include "codec/dense.h"
 #include "codec/elements.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 void chunk_stats_init(chunk_stats *stats)
 {
@@ -260,9 +261,25 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
     return fast_end(c, &w);
 }
 
+/* Is the chunk coded in parts, or else raw? */
+static bool in_parts(const chunk *c)
+{
+    return c->plan->profile == COMET_PROFILE_DEVICE && c->plan->level == COMET_LEVEL_DENSE;
+}
+
+/* Codes of 64 bits are never in parts. */
+static uint8_t *write_in_parts(const chunk *c, const choice *how, uint8_t *out, size_t most)
+{
+    if (c->width == CODES64)
+        return NULL;
+    return parts_encode(c->ws, &c->plan->shape, c->width, how->predictor, how->identity, c->codes, c->n, out, most);
+}
+
 /* Writes codes dense, or fast where dense tables do not pay; *how then says which. Returns the end. */
 static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
+    if (in_parts(c))
+        return write_in_parts(c, how, out, most);
     if (how->dense && how->predictor >= PREDICT_WAVE) {
         uint8_t *end = dense_encode_wave(c->plan->kernels, c->ws, c->width, how->predictor, &c->wave, out, most);
         if (end)
@@ -288,6 +305,11 @@ static chunk_payload write_raw(const chunk *c)
     return (chunk_payload){out, chunk_bound(c->n, c->element)};
 }
 
+static enum chunk_mode mode_of(const chunk *c, const choice *how)
+{
+    return in_parts(c) ? CHUNK_PARTS : how->dense ? CHUNK_DENSE : CHUNK_FAST;
+}
+
 /* Adds header and outliers to the codes, which end at `codes_end` or are NULL. Returns no payload if a raw one is as short. */
 static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_end)
 {
@@ -298,7 +320,7 @@ static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_en
     uint8_t *end = codes_end;
     if (c->n_failed)
         end = c->plan->kernels->write_outliers(c->x, c->element, c->failed, c->n, codes_end);
-    head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
+    head[0] = (uint8_t)mode_of(c, how);
     head[1] = (uint8_t)c->width;
     head[2] = (uint8_t)how->predictor;
     head[3] = (uint8_t)(how->identity | (c->quantiser.mode == QUANTISE_NONZERO ? CHUNK_NONZERO : 0));
@@ -335,6 +357,18 @@ static void consider_wave(chunk *c, choice *how)
     dense_wave_begin(c->ws, c->width);
     wave_kernels_of(c->plan->kernels)->gather[c->width](&c->wave, c->codes, dense_wave_cells(c->ws, c->width));
     choose_wave(c->plan, c->ws, c->width, &c->wave, how);
+}
+
+static choice choose(chunk *c)
+{
+    choice how = {.dense = true};
+    if (!in_parts(c)) {
+        how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
+        consider_wave(c, &how);
+    } else if (c->width != CODES64) {
+        how.predictor = parts_choose(c->ws, &c->plan->shape, c->width, c->codes, c->n, &how.identity);
+    }
+    return how;
 }
 
 static uint64_t count_nonfinite(const chunk *c)
@@ -404,8 +438,7 @@ static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
     double t0 = comet_seconds();
     make_codes(c);
     double t1 = comet_seconds();
-    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
-    consider_wave(c, &how);
+    choice how = choose(c);
     double t2 = comet_seconds();
     chunk_payload p = write_coded(c, &how);
     stats->seconds_quantise += t1 - t0;

@@ -100,7 +100,7 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
         all.n_nonzero += s->n_nonzero;
         all.n_nonfinite += s->n_nonfinite;
         all.n_outliers += s->n_outliers;
-        for (int mode = 0; mode < 3; mode++)
+        for (int mode = 0; mode < N_CHUNK_MODES; mode++)
             all.n_chunks[mode] += s->n_chunks[mode];
         all.seconds_quantise += s->seconds_quantise;
         all.seconds_predict += s->seconds_predict;
@@ -126,7 +126,7 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
                          .n_chunks = r->header.n_chunks,
                          .n_chunks_raw = all.n_chunks[CHUNK_RAW],
                          .n_chunks_fast = all.n_chunks[CHUNK_FAST],
-                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE],
+                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE] + all.n_chunks[CHUNK_PARTS],
                          .seconds_quantise = all.seconds_quantise,
                          .seconds_predict = all.seconds_predict,
                          .seconds_code = all.seconds_code};
@@ -287,7 +287,7 @@ comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_compress_bound: null pointer");
     if (status != COMET_OK)
         return status;
-    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level);
+    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
     uint64_t n_chunks = ceil_div_u64(g.n_elements, chunk);
     uint64_t overhead = frame_prefix_bytes(tensor->n_dims, n_chunks) + n_chunks * CHUNK_HEADER_BYTES;
     uint64_t data = g.n_elements * comet_dtype_bytes(tensor->dtype);

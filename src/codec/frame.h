@@ -11,7 +11,7 @@
 
 enum frame_flag { FLAG_LOSSLESS = 1, FLAG_SUPPORT = 2, FLAG_DITHER = 4, FLAG_CHECKSUM = 8, FLAGS_KNOWN = 15 };
 
-enum chunk_mode { CHUNK_RAW = 0, CHUNK_FAST = 1, CHUNK_DENSE = 2 };
+enum chunk_mode { CHUNK_RAW = 0, CHUNK_FAST = 1, CHUNK_DENSE = 2, CHUNK_PARTS = 3, N_CHUNK_MODES };
 enum chunk_flag { CHUNK_IDENTITY = 1, CHUNK_NONZERO = 2 };
 
 typedef struct frame_header {
@@ -19,6 +19,7 @@ typedef struct frame_header {
     geometry shape;
     uint8_t flags;
     comet_level level;
+    comet_profile profile;
     double eb;
     uint64_t seed;
     uint64_t chunk_elements, n_chunks;

@@ -3,6 +3,7 @@
 #include "codec/chunk.h"
 #include "codec/dense.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 /* Zeros before the first code: a line, a position and a block (vectors begin early), rounded up to whole blocks. */
 static size_t padding(const chunk_plan *plan)
@@ -87,6 +88,10 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
         status = comet_buffer_reserve(allocator, &ws->out, payload_room(plan));
     if (status != COMET_OK || plan->level == COMET_LEVEL_FAST)
         return status;
+    if (plan->profile == COMET_PROFILE_DEVICE) {
+        status = comet_buffer_reserve(allocator, &ws->symbols, parts_symbols_room(n));
+        return status == COMET_OK ? comet_buffer_reserve(allocator, &ws->words, parts_words_room(n)) : status;
+    }
     dense_room room = dense_room_of(plan, plan->waves);
     status = comet_buffer_reserve(allocator, &ws->cells, room.kept * code_bytes(CODES32));
     if (status == COMET_OK)
@@ -106,7 +111,9 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
         status = comet_buffer_reserve(allocator, &ws->out, needs->copy_bytes);
     if (status == COMET_OK && needs->dense)
         status = comet_buffer_reserve(allocator, &ws->cells, dense_room_of(plan, needs->waves).kept * code_bytes(needs->width));
-    if (status == COMET_OK && needs->dense)
+    if (status == COMET_OK && needs->parts)
+        status = comet_buffer_reserve(allocator, &ws->words, parts_cells_room());
+    if (status == COMET_OK && (needs->dense || needs->parts))
         status = comet_buffer_reserve(allocator, &ws->table, sizeof(symbol_tables));
     return status;
 }

@@ -36,13 +36,6 @@ static comet_status check_params(const comet_params *p)
     return COMET_OK;
 }
 
-static uint64_t chunk_of(const comet_params *params, const geometry *g)
-{
-    if (params->chunk_elements)
-        return params->chunk_elements;
-    return max_u64(MIN_CHUNK_ELEMENTS, min_u64(MAX_CHUNK, g->n_elements));
-}
-
 /* The largest float below `limit`. */
 static float float_under(double limit)
 {
@@ -104,7 +97,8 @@ comet_status gpu_plan_job(const comet_tensor *tensor, const comet_params *params
     TRY(check_type(tensor));
     TRY(check_params(params));
     plan.dtype = tensor->dtype;
-    plan.chunk_elements = chunk_of(params, &plan.shape);
+    plan.chunk_elements =
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan.shape, params->level, params->profile);
     if (plan.chunk_elements > MAX_CHUNK)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes chunks of at most %d elements, not %llu: use profile device",
                           MAX_CHUNK, (unsigned long long)plan.chunk_elements);

@@ -309,7 +309,10 @@ sample_case random_case(test_rng *rng, uint64_t most)
     static const double bounds[] = {0, 1e-6, 1e-4, 1e-3, 0.01, 0.05, 0.3, 2, 1e30};
     sample_case c = {.tensor = random_tensor(rng, most), .params = params_of(COMET_LEVEL_FAST, bounds[rng_below(rng, 9)])};
     enum data_class class = (enum data_class)rng_below(rng, N_DATA_CLASSES);
+    c.params.profile = rng_chance(rng, 4) ? COMET_PROFILE_HOST : COMET_PROFILE_DEVICE;
     c.params.chunk_elements = chunks[rng_below(rng, 10)];
+    if (c.params.profile == COMET_PROFILE_HOST && !c.params.chunk_elements)
+        c.params.chunk_elements = 8192;
     c.params.keep_support = rng_chance(rng, 3);
     c.params.dither = !c.params.keep_support && c.params.bound > 0 && rng_chance(rng, 5);
     c.params.dither_seed = rng_next(rng);
@@ -317,8 +320,6 @@ sample_case random_case(test_rng *rng, uint64_t most)
         c.params.bound_mode = COMET_BOUND_LOSSLESS, c.params.dither = false;
     c.x = make_data(rng_next(rng), class, &c.tensor);
     c.name = data_class_name(class);
-    if (!c.params.chunk_elements)
-        c.params.chunk_elements = plan_for(&c).chunk_elements;
     return c;
 }
 
