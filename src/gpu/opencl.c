@@ -169,7 +169,7 @@ static comet_status build(opencl_device *d, int bits, cl_object **program)
         texts[i] = gpu_sources[i].text;
         lengths[i] = gpu_sources[i].bytes;
     }
-    snprintf(options, sizeof options, "-cl-std=CL1.2 -DCODE_BITS=%d", bits);
+    snprintf(options, sizeof options, "-cl-opt-disable -cl-std=CL1.2 -DCODE_BITS=%d", bits);
     *program = d->cl->clCreateProgramWithSource(d->context, N_GPU_SOURCES, texts, lengths, &code);
     TRY(opencl_check(*program ? CL_SUCCESS : code, "reading the kernels"));
     code = d->cl->clBuildProgram(*program, 1, &d->id, options, NULL, NULL);

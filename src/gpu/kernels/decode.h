@@ -63,14 +63,14 @@ FUNCTION u32 kind_at(const bytes_in *in, const sections *s, u32 block)
 }
 
 /* Unpacks half a block into shared memory. `values` is where the block's values begin, `map` where its map does. */
-FUNCTION void unpack_half(const bytes_in *in, const sections *s, u32 half, u32 shape, u32 values, u32 map,
+FUNCTION void unpack_half(const bytes_in *in, const sections *s, u32 side, u32 shape, u32 values, u32 map,
                           SHARED code_word *codes)
 {
-    const u32 width = SHAPE_WIDTH(shape), has_map = shape & SHAPE_MAP ? 1u : 0u, odd = half & 1u;
+    const u32 width = SHAPE_WIDTH(shape), has_map = shape & SHAPE_MAP ? 1u : 0u, odd = side & 1u;
     u64 bits = has_map ? bits_at(in, 8 * map) : ~(u64)0;
     u32 low = (u32)bits, mine = odd ? (u32)(bits >> 32) : low;
     u32 count = POPCOUNT(low) + POPCOUNT((u32)(bits >> 32)), next = odd ? POPCOUNT(low) : 0;
-    SHARED code_word *out = codes + CODE_AT(HALF * half);
+    SHARED code_word *out = codes + CODE_AT(HALF * side);
     for (u32 octet = 0; octet < HALF / 8; octet++, mine >>= 8, out += 8) {
         u32 present = mine & 255u, n_values = POPCOUNT(present), at = values;
         u64 parts[CODE_BITS / 8];

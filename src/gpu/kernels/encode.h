@@ -58,11 +58,11 @@ FUNCTION u32 residual_of(SHARED const code_word *codes, const packing *p, u32 i)
 }
 
 /* A bit for each residual of a half block that is not 0; *max is the largest. */
-FUNCTION u32 look_at_half(SHARED const code_word *codes, const packing *p, u32 half, u32 *max)
+FUNCTION u32 look_at_half(SHARED const code_word *codes, const packing *p, u32 side, u32 *max)
 {
     u32 present = 0, largest = 0;
     for (u32 j = 0; j < HALF; j++) {
-        u32 z = residual_of(codes, p, HALF * half + j);
+        u32 z = residual_of(codes, p, HALF * side + j);
         present |= (u32)(z != 0) << j;
         largest = z > largest ? z : largest;
     }
@@ -75,14 +75,14 @@ FUNCTION u32 look_at_half(SHARED const code_word *codes, const packing *p, u32 h
  * the other half, `count` are the block's. In a part whose first half ends within a byte, the thread of the first half
  * writes this byte, for which it goes on into the second half, and the other thread begins after it.
  */
-FUNCTION void write_half(SHARED const code_word *codes, const packing *p, u32 half, u32 shape, u32 before, u32 own, u32 count,
+FUNCTION void write_half(SHARED const code_word *codes, const packing *p, u32 side, u32 shape, u32 before, u32 own, u32 count,
                          GLOBAL u8 *out)
 {
     const u32 width = SHAPE_WIDTH(shape), has_map = shape & SHAPE_MAP ? 1u : 0u;
     for (u32 shift = 0; shift < width; shift += 8) {
         u32 bits = width - shift < 8 ? width - shift : 8, from = before * bits, to = from + own * bits;
-        u32 skip = half % 2 ? (8 - from % 8) % 8 : 0, filled = 0, i = HALF * half, end = BLOCK_ELEMENTS * (half / 2 + 1);
-        u32 at = (from + skip) / 8, past = half % 2 ? (count * bits + 7) / 8 : (to + 7) / 8;
+        u32 skip = side % 2 ? (8 - from % 8) % 8 : 0, filled = 0, i = HALF * side, end = BLOCK_ELEMENTS * (side / 2 + 1);
+        u32 at = (from + skip) / 8, past = side % 2 ? (count * bits + 7) / 8 : (to + 7) / 8;
         u64 window = 0;
         while (at < past) {
             for (; filled < 32 + skip && i < end; i++) {
@@ -114,13 +114,13 @@ FUNCTION u32 gap_before(SHARED const u32 *failed, SHARED const u32 *groups, u32 
     u32 word = i / 32, here = failed[word] & ((1u << i % 32) - 1);
     if (here)
         return i - (word * 32 + 31 - LEADING_ZEROS(here)) - 1;
-    u32 g = word / 32, mask = groups[g] & ((1u << word % 32) - 1);
-    while (!mask && g > 0)
-        mask = groups[--g];
-    if (!mask)
-        return i;
-    word = g * 32 + 31 - LEADING_ZEROS(mask);
-    return i - (word * 32 + 31 - LEADING_ZEROS(failed[word])) - 1;
+    u32 before = 0; /* the word with the outlier before, and one more; 0 if there is none */
+    for (u32 g = 0; g <= word / 32; g++) {
+        u32 mask = g < word / 32 ? groups[g] : groups[g] & ((1u << word % 32) - 1);
+        if (mask)
+            before = g * 32 + 32 - LEADING_ZEROS(mask);
+    }
+    return before ? i - (before * 32 - 1 - LEADING_ZEROS(failed[before - 1])) - 1 : i;
 }
 
 /* Steps of thread t's outliers. */
@@ -269,14 +269,14 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     if (t < 4 * n_runs)
         costs[t] = cost_of_run(octets + t / 4 * 8, t % 4, !flags[0]);
     BARRIER();
-    u32 best = NO_PLACE, predictor = PREDICTOR_NONE;
-    for (u32 p = 0; p < 4 && n_runs > 0; p++) {
-        u32 bits = 0;
-        for (u32 run = 0; run < n_runs; run++)
-            bits += costs[4 * run + p];
-        predictor = bits < best ? p : predictor;
-        best = bits < best ? bits : best;
-    }
+    u32 bits[4] = {0, 0, 0, 0};
+    for (u32 run = 0; run < n_runs; run++)
+        for (u32 p = 0; p < 4; p++)
+            bits[p] += costs[4 * run + p];
+    const u32 first_pair = bits[1] < bits[0], second_pair = bits[3] < bits[2];
+    const u32 best_first = first_pair ? bits[1] : bits[0], best_second = second_pair ? bits[3] : bits[2];
+    const u32 best = best_second < best_first ? best_second : best_first;
+    u32 predictor = best_second < best_first ? PREDICTOR_UP + second_pair : PREDICTOR_NONE + first_pair;
     packing pack = {predictor, predictor == PREDICTOR_NONE && n_runs > 0 && !flags[0], job.channels, job.line};
     BARRIER();
 
@@ -291,13 +291,13 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
         if (t == 0)
             flags[2] = 0;
         BARRIER();
-        u64 bits = 0, tried = 0;
+        u64 cost = 0, tried = 0;
         for (u32 run = 0; run < n_runs && tried < LINEAR_TRIES; run++) {
-            bits += costs[run];
+            cost += costs[run];
             tried += costs[run] != 0;
         }
-        bits = tried ? (bits + tried * 64) * (n_runs * BLOCK_ELEMENTS) / (tried * 256) : ~(u64)0;
-        const u32 linear = bits < best;
+        cost = tried ? (cost + tried * 64) * (n_runs * BLOCK_ELEMENTS) / (tried * 256) : ~(u64)0;
+        const u32 linear = cost < best;
         for (u32 k = t; linear && k < n_planes; k += GROUP) {
             tile mine;
             tile_number(&job, n, k, &mine);

@@ -314,9 +314,9 @@ KERNEL summarise(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *res
         add_element(&mine, value_of_bits(load_element(x, first + i, job.type), job.type));
     sums[t] = mine;
     BARRIER();
-    for (u32 half = GROUP / 2; half > 0; half /= 2) {
-        if (t < half)
-            add_summary(&sums[t], &sums[t + half]);
+    for (u32 reach = GROUP / 2; reach > 0; reach /= 2) {
+        if (t < reach)
+            add_summary(&sums[t], &sums[t + reach]);
         BARRIER();
     }
     if (t == 0)
@@ -341,9 +341,9 @@ KERNEL total(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_
     }
     sums[t] = mine;
     BARRIER();
-    for (u32 half = GROUP / 2; half > 0; half /= 2) {
-        if (t < half)
-            add_summary(&sums[t], &sums[t + half]);
+    for (u32 reach = GROUP / 2; reach > 0; reach /= 2) {
+        if (t < reach)
+            add_summary(&sums[t], &sums[t + reach]);
         BARRIER();
     }
     if (t == 0) {
