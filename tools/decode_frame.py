@@ -17,7 +17,7 @@ import sys
 from bisect import bisect_right
 from typing import NamedTuple
 
-MODES = ("raw", "fast", "dense")
+MODES = ("raw", "fast", "dense", "parts")
 PREDICTORS = ("none", "left", "up", "lorenzo", "median", "linear", "wave", "volume")
 LAYOUTS = ("planar", "channels last", "blocked by 8", "blocked by 16")
 LEVELS = ("fast", "dense", "auto")
@@ -308,8 +308,10 @@ def check_header(header, file_bytes):
     require(header.flags & (KEEP_SUPPORT | DITHER) != KEEP_SUPPORT | DITHER, "header: keep support together with dither")
     n_elements = elements_of(header.dims, header.layout)
     require(header.n_elements == n_elements, f"header: {header.n_elements} elements, the dims make {n_elements}")
-    most = 8192 if header.profile == "device" else 2**24
-    require(64 <= header.chunk_elements <= most, f"header: {header.chunk_elements} elements a chunk, profile {header.profile}")
+    level = LEVELS[header.level]
+    require(header.profile == "host" or level != "auto", f"header: level {level}, profile {header.profile}")
+    most = 2**24 if header.profile == "host" else 8192 if level == "fast" else 2**18
+    require(64 <= header.chunk_elements <= most, f"header: {header.chunk_elements} elements a chunk, {level}, {header.profile}")
     n_chunks = ceil_div(header.n_elements, header.chunk_elements)
     require(header.n_chunks == n_chunks, f"header: {header.n_chunks} chunks, not {n_chunks}")
     require(header.frame_bytes == file_bytes, f"the frame has {header.frame_bytes} bytes, {file_bytes} are there")
@@ -428,8 +430,11 @@ def check_chunk(chunk, mode):
         widths = (16, 32)
     require(chunk.width in widths, f"chunk {chunk.number}: codes of {chunk.width} bits")
     require(mode == "fast" or chunk.width < 64, f"chunk {chunk.number}: dense codes of 64 bits")
-    never = ["median", "wave", "volume"] if mode == "fast" else ["up"]
-    if lossless or not wave_suits(chunk):
+    profile, level = chunk.header.profile, LEVELS[chunk.header.level]
+    may_be = ("fast", "dense") if profile == "host" else ("fast",) if level == "fast" else ("parts",)
+    require(mode in may_be, f"chunk {chunk.number}: mode {mode}, profile {profile}, level {level}")
+    never = {"fast": ["median", "wave", "volume"], "dense": ["up"], "parts": ["up", "linear", "volume"]}[mode]
+    if mode == "dense" and (lossless or not wave_suits(chunk)):
         never += ["wave", "volume"]
     if chunk.width == 64:
         never.append("linear")
@@ -445,7 +450,7 @@ def decode_coded(chunk, mode, reader):
     planes = read_planes(chunk, reader) if chunk.predictor == "linear" else []
     require(outlier_bytes <= reader.left(), f"{reader.what}: {outlier_bytes} bytes of outliers, {reader.left()} left")
     body = ByteReader(reader.take(reader.left() - outlier_bytes), reader.what)
-    codes = decode_fast(chunk, body) if mode == "fast" else decode_dense(chunk, body)
+    codes = {"fast": decode_fast, "dense": decode_dense, "parts": decode_parts}[mode](chunk, body)
     add_planes(chunk, planes, codes)
     patterns = lossless_patterns(chunk, codes) if chunk.header.flags & LOSSLESS else lossy_patterns(chunk, codes)
     chunk.stats["outliers"] = n_outliers
@@ -852,6 +857,10 @@ def median_of(a, b, c):
     return sorted((a, b, a + b - c))[1]
 
 
+def wave_sum(w, n, nw, ne):
+    return 25 * clip(w - nw, 2) + 5 * clip(n - nw, 2) + clip(ne - n, 2)
+
+
 class Wave:
     """Lines of codes, decoded in the order in which the lanes come to them."""
 
@@ -894,7 +903,7 @@ class Wave:
         w, n, nw, ne = self.around(line, column)
         prediction = median_of(w, n, nw)
         if self.chunk.predictor == "wave":
-            v = 25 * clip(w - nw, 2) + 5 * clip(n - nw, 2) + clip(ne - n, 2)
+            v = wave_sum(w, n, nw, ne)
         else:
             before = line - self.plane
             a, b, c, e = (x - y for x, y in zip((w, n, nw, ne), self.around(before, column)))
@@ -906,7 +915,126 @@ class Wave:
         return as_signed(prediction + (residual if v >= 0 else -residual), self.chunk.width)
 
 
-# ---- section 7: planes of a linear fit ----
+# ---- section 7: codes in parts ----
+
+PART_LANES = 32
+PART_STATE_LOW = 4096
+PART_STATE_BITS = 12
+
+
+def decode_parts(chunk, reader):
+    part_elements, tables_bytes = reader.numbers("I", 2)
+    require(1 <= part_elements <= 12544, f"{reader.what}: parts of {part_elements} elements")
+    bits = BitReader(reader.take(tables_bytes), f"{reader.what}, tables")
+    order = bits.take(5)
+    tables = read_tables(bits)
+    sizes = reader.numbers("H", ceil_div(chunk.n, part_elements))
+    codes = []
+    chunk.stats["escapes"] = 0
+    for k, size in enumerate(sizes):
+        part = Part(chunk, min(part_elements, chunk.n - k * part_elements), f"{reader.what}, part {k}")
+        codes += part.decode(BitReader(reader.take(size), part.what), tables, order)
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the parts")
+    return codes
+
+
+class Cell(NamedTuple):
+    tile: int
+    row: int
+    column: int
+
+
+class Part:
+    """m codes of a chunk in tiles."""
+
+    def __init__(self, chunk, m, what):
+        channels, columns, lines = chunk.geometry
+        self.chunk, self.m, self.what = chunk, m, what
+        if m % (channels * columns) == 0:
+            rows = m // (channels * columns)
+            self.height = lines if rows % lines == 0 else rows
+        else:
+            channels = 1 if m % channels else channels
+            columns = 64
+            self.height = rows = ceil_div(m // channels, columns)
+        self.channels, self.columns = channels, columns
+        self.per_channel = rows // self.height
+        self.n_tiles = channels * self.per_channel
+        self.side = max(1, 64 // columns)
+        self.codes = [0] * m
+
+    def element(self, cell):
+        channel, tile = divmod(cell.tile, self.per_channel)
+        return ((tile * self.height + cell.row) * self.columns + cell.column) * self.channels + channel
+
+    def cell(self, line, place):
+        """The cell at a place of a line, or None."""
+        tile = line // self.height * self.side + place // self.columns
+        cell = Cell(tile, line % self.height, place % self.columns)
+        there = tile < self.n_tiles and place < self.side * self.columns and self.element(cell) < self.m
+        return cell if there else None
+
+    def steps(self):
+        """For each step a list of (lane, cell)."""
+        n_lines = ceil_div(self.n_tiles, self.side) * self.height
+        period = max(self.side * self.columns, 64)
+        for step in range(ceil_div(n_lines, PART_LANES) * period + 2 * PART_LANES):
+            places = [(lane, divmod(step - 2 * lane, period)) for lane in range(PART_LANES) if step >= 2 * lane]
+            cells = [(lane, self.cell(PART_LANES * strip + lane, place)) for lane, (strip, place) in places
+                     if PART_LANES * strip + lane < n_lines]
+            yield [(lane, cell) for lane, cell in cells if cell is not None]
+
+    def value(self, cell, up, left):
+        return self.codes[self.element(Cell(cell.tile, cell.row - up, cell.column - left))]
+
+    def around(self, cell):
+        """W, WW, N, NW, NE."""
+        n = nw = ne = 0
+        if cell.row > 0:
+            n = self.value(cell, 1, 0)
+            nw = self.value(cell, 1, 1) if cell.column > 0 else n
+            ne = self.value(cell, 1, -1) if cell.column + 1 < self.columns else n
+        w = self.value(cell, 0, 1) if cell.column > 0 else n
+        ww = self.value(cell, 0, 2) if cell.column > 1 else nw
+        return w, ww, n, nw, ne
+
+    def look(self, cell):
+        """The prediction, the context and the sign of the residual."""
+        w, ww, n, nw, ne = self.around(cell)
+        if self.chunk.predictor == "wave":
+            v = wave_sum(w, n, nw, ne)
+            return median_of(w, n, nw), WAVE_CONTEXTS["wave"][min(abs(v), 63)], -1 if v < 0 else 1
+        prediction, gradient, magnitude = LOOK[self.chunk.predictor](w, ww, n, nw, ne)
+        return prediction, CONTEXTS[bisect_right(GRADIENT_LEVELS, gradient)][bisect_right(MAGNITUDE_LEVELS, magnitude)], 1
+
+    def put(self, cell, prediction, sign, z):
+        self.codes[self.element(cell)] = as_signed(prediction + sign * self.chunk.residual(z), self.chunk.width)
+
+    def decode(self, bits, tables, order):
+        states = [PART_STATE_LOW + bits.take(PART_STATE_BITS) for _ in range(PART_LANES)]
+        for cells in self.steps():
+            escaped = []
+            for lane, cell in cells:
+                prediction, context, sign = self.look(cell)
+                require(tables[context] is not None, f"{self.what}: context {context} has no table")
+                slot = states[lane] % TABLE_TOTAL
+                symbol, frequency, start = tables[context][slot]
+                x = frequency * (states[lane] // TABLE_TOTAL) + slot - start
+                k = PART_STATE_BITS + 1 - x.bit_length()
+                states[lane] = (x << k) + bits.take(k)
+                least, n_raw = SYMBOLS[symbol]
+                self.put(cell, prediction, sign, least + bits.take(n_raw))
+                if symbol == ESCAPE:
+                    escaped.append((cell, prediction, sign))
+            for cell, prediction, sign in escaped:
+                self.put(cell, prediction, sign, SYMBOLS[ESCAPE][0] + bits.exp_golomb(order))
+            self.chunk.stats["escapes"] += len(escaped)
+        require(all(x == PART_STATE_LOW for x in states), f"{self.what}: the states do not end as they should")
+        require(bits.bytes_left() == 0 and bits.take(-bits.at % 8) == 0, f"{self.what}: bits left over")
+        return self.codes
+
+
+# ---- section 8: planes of a linear fit ----
 
 TILE = 16  # lines, and positions
 

@@ -382,8 +382,12 @@ static void test_impossible_chunk_fields(void **state)
         uint8_t mode = info.n_chunks ? f.data[info.header_bytes] : CHUNK_RAW;
         if (mode == CHUNK_RAW)
             continue;
-        for (unsigned v = CHUNK_DENSE + 1; v < 256; v++)
+        bool device = info.profile == COMET_PROFILE_DEVICE;
+        for (unsigned v = N_CHUNK_MODES; v < 256; v++)
             refuse_field(f, 0, v);
+        refuse_field(f, 0, device ? CHUNK_DENSE : CHUNK_PARTS);
+        if (device)
+            refuse_field(f, 0, mode == CHUNK_FAST ? CHUNK_PARTS : CHUNK_FAST);
         for (unsigned v = N_CODE_WIDTHS; v < 256; v++)
             refuse_field(f, 1, v);
         for (unsigned v = N_PREDICTORS; v < 256; v++)
@@ -394,7 +398,7 @@ static void test_impossible_chunk_fields(void **state)
         refuse_field(f, 2, mode == CHUNK_FAST ? PREDICT_MEDIAN : PREDICT_UP);
         bool wave_suits = mode == CHUNK_DENSE && info.tensor.layout == COMET_LAYOUT_PLANAR && !info.lossless &&
                           info.tensor.dims[3] >= WAVE_MIN_COLUMNS && info.tensor.dims[2] >= WAVE_MIN_ROWS;
-        for (unsigned v = PREDICT_WAVE; !wave_suits && v <= PREDICT_VOLUME; v++)
+        for (unsigned v = mode == CHUNK_PARTS ? PREDICT_VOLUME : PREDICT_WAVE; !wave_suits && v <= PREDICT_VOLUME; v++)
             refuse_field(f, 2, v);
     }
 }
