@@ -1,4 +1,5 @@
 /* The back end OpenCL. The kernels are built from their sources when a device is opened, once for each width of codes. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +8,13 @@
 #include "gpu/backend.h"
 #include "gpu/opencl_api.h"
 
-enum { MAX_DEVICES = 32, MAX_PLATFORMS = 16 };
+enum { MAX_DEVICES = 32, MAX_PLATFORMS = 16, N_PROGRAMS = 4 };
 #define LEAST_SHARED ((uint64_t)44 << 10) /* what the kernel for 32-bit codes takes */
 
 typedef struct opencl_device {
     const opencl_api *cl;
-    cl_object *id, *context, *queue, *programs[2];
+    cl_object *id, *context, *queue;
+    cl_object *programs[N_PROGRAMS]; /* for codes of 16 and 32 bits; the last two are built without optimisation */
     cl_object *kernels[N_GPU_KERNELS];
 } opencl_device;
 
@@ -116,7 +118,7 @@ static void close_device(void *opaque)
     for (int k = 0; k < N_GPU_KERNELS; k++)
         if (d->kernels[k])
             d->cl->clReleaseKernel(d->kernels[k]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < N_PROGRAMS; i++)
         if (d->programs[i])
             d->cl->clReleaseProgram(d->programs[i]);
     if (d->queue)
@@ -159,7 +161,7 @@ static comet_status build_failed(const opencl_device *d, cl_object *program, int
     return comet_fail(COMET_ERROR_UNSUPPORTED, "OpenCL: building the kernels: error %d: %s", code, log);
 }
 
-static comet_status build(opencl_device *d, int bits, cl_object **program)
+static comet_status build(opencl_device *d, int bits, bool optimised, cl_object **program)
 {
     const char *texts[N_GPU_SOURCES];
     size_t lengths[N_GPU_SOURCES];
@@ -169,20 +171,30 @@ static comet_status build(opencl_device *d, int bits, cl_object **program)
         texts[i] = gpu_sources[i].text;
         lengths[i] = gpu_sources[i].bytes;
     }
-    snprintf(options, sizeof options, "-cl-opt-disable -cl-std=CL1.2 -DCODE_BITS=%d", bits);
+    snprintf(options, sizeof options, "-cl-std=CL1.2 %s-DCODE_BITS=%d", optimised ? "" : "-cl-opt-disable ", bits);
     *program = d->cl->clCreateProgramWithSource(d->context, N_GPU_SOURCES, texts, lengths, &code);
     TRY(opencl_check(*program ? CL_SUCCESS : code, "reading the kernels"));
     code = d->cl->clBuildProgram(*program, 1, &d->id, options, NULL, NULL);
     return code == CL_SUCCESS ? COMET_OK : build_failed(d, *program, code);
 }
 
+/* PoCL 3.1 gives wrong results for the optimised kernel that encodes, with each of its ways to run work-items. */
+static bool is_pocl(const opencl_api *cl, cl_object *id)
+{
+    char version[64];
+    text_of(cl, id, CL_DEVICE_VERSION, version, sizeof version);
+    return strstr(version, "PoCL") || strstr(version, "pocl");
+}
+
 static comet_status build_all(opencl_device *d)
 {
     int32_t code;
-    TRY(build(d, 16, &d->programs[0]));
-    TRY(build(d, 32, &d->programs[1]));
+    const bool pocl = is_pocl(d->cl, d->id);
+    for (int i = 0; i < (pocl ? N_PROGRAMS : 2); i++)
+        TRY(build(d, i % 2 ? 32 : 16, i < 2, &d->programs[i]));
     for (int k = 0; k < N_GPU_KERNELS; k++) {
-        cl_object *program = d->programs[gpu_kernel_bits((enum gpu_kernel)k) / 32];
+        const bool plain = pocl && (k == GPU_ENCODE16 || k == GPU_ENCODE32);
+        cl_object *program = d->programs[gpu_kernel_bits((enum gpu_kernel)k) / 32 + (plain ? 2 : 0)];
         d->kernels[k] = d->cl->clCreateKernel(program, gpu_kernel_name((enum gpu_kernel)k), &code);
         TRY(opencl_check(d->kernels[k] ? CL_SUCCESS : code, gpu_kernel_name((enum gpu_kernel)k)));
     }
