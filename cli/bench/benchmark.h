@@ -42,8 +42,8 @@ typedef struct bench_job {
     bool keep_support, dither;
     size_t n_threads;
     const char *device; /* that contender_device runs on */
-    size_t repeat;  /* least number of rounds */
-    double seconds; /* rounds go on until this much time is spent */
+    size_t repeat;      /* least number of rounds */
+    double seconds;     /* rounds go on until this much time is spent */
     const bench_entry *entries;
     size_t n_entries;
 } bench_job;

@@ -113,8 +113,9 @@ cli_exit device_prepare(device *d, const comet_tensor *tensor, const comet_param
     comet_gpu_plan_init(&d->plan);
     release_all(d);
     comet_status status = comet_gpu_plan_tensor(tensor, params, &d->plan);
-    const uint64_t bytes[N_PLACES] = {d->plan.tensor_bytes, d->plan.frame_bytes, most(d->plan.encode_bytes, d->plan.decode_bytes),
-                                      sizeof(comet_gpu_result), d->plan.tensor_bytes};
+    const uint64_t bytes[N_PLACES] = {d->plan.tensor_bytes, d->plan.frame_bytes,
+                                      most(d->plan.encode_bytes, d->plan.decode_bytes), sizeof(comet_gpu_result),
+                                      d->plan.tensor_bytes};
     for (int i = 0; i < N_PLACES && status == COMET_OK; i++)
         status = comet_gpu_allocate(d->gpu, bytes[i] + 16, &d->memory[i]);
     if (status == COMET_OK)

@@ -29,7 +29,8 @@ typedef struct device device;
 cli_exit device_open(const char *name, device **d);
 void device_close(device *d); /* NULL is allowed */
 
-/* Takes a tensor to the device, with room for all that the next calls need. *capacity becomes the room that its frame may need. */
+/* Takes a tensor to the device, with room for all that the next calls need. *capacity becomes the room that its frame may need.
+ */
 cli_exit device_prepare(device *d, const comet_tensor *tensor, const comet_params *params, const void *src, size_t *capacity);
 
 /* Each runs on the device and waits for it. */

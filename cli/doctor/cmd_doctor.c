@@ -18,11 +18,10 @@ typedef struct doctor_args {
     bool json, gpu;
 } doctor_args;
 
-static const option options[] = {
-    {0, "gpu", NULL, set_flag, offsetof(doctor_args, gpu),
-     "list GPUs and other devices, and test the codec on each: bytes against\n"
-     "the CPU, speed against a copy on the device; a report to send"},
-    OPTION_JSON(doctor_args, "print one JSON object (default: lines to read)")};
+static const option options[] = {{0, "gpu", NULL, set_flag, offsetof(doctor_args, gpu),
+                                  "list GPUs and other devices, and test the codec on each: bytes against\n"
+                                  "the CPU, speed against a copy on the device; a report to send"},
+                                 OPTION_JSON(doctor_args, "print one JSON object (default: lines to read)")};
 
 #if defined(__clang__)
 static const char compiler[] = "clang " __clang_version__;

@@ -9,11 +9,11 @@
  *   memory       comet_gpu_allocate and others, for programs that have no device memory of their own
  *
  * Calls of `work` only launch kernels: they neither allocate nor wait. Their results - lengths, statuses, figures - go to
- * device memory, where later kernels of the same queue find them. A failure found on the device (too little room, a damaged frame)
- * is a status there; the return value is about the call.
+ * device memory, where later kernels of the same queue find them. A failure found on the device (too little room, a damaged
+ * frame) is a status there; the return value is about the call.
  *
- * What goes: f32, f16 and bf16 in every layout, level fast, absolute bounds and lossless, keep support, dither, chunks of at most
- * 8192 elements (profile device). Frames with content checksums, other levels, f64 and relative bounds give
+ * What goes: f32, f16 and bf16 in every layout, level fast, absolute bounds and lossless, keep support, dither, chunks of at
+ * most 8192 elements (profile device). Frames with content checksums, other levels, f64 and relative bounds give
  * COMET_ERROR_UNSUPPORTED.
  *
  * Threads: calls on one comet_gpu may come from any thread; launches of one call stay together in its queue.
@@ -59,8 +59,8 @@ typedef struct comet_gpu_context {
     void *context;
 } comet_gpu_context;
 
-/* Opens a device and builds its kernels, which may take seconds. `lent` is NULL for a context of its own. COMET_ERROR_UNSUPPORTED,
- * with the reason, where there is no driver, no such device, or where it lacks something. */
+/* Opens a device and builds its kernels, which may take seconds. `lent` is NULL for a context of its own.
+ * COMET_ERROR_UNSUPPORTED, with the reason, where there is no driver, no such device, or where it lacks something. */
 COMET_API comet_status comet_gpu_open(const char *name, const comet_gpu_context *lent, comet_gpu **gpu);
 
 /* NULL is allowed. Nothing of it may be running. */
@@ -85,42 +85,42 @@ typedef struct comet_gpu_plan {
     size_t size;
     uint64_t n_elements, tensor_bytes;
     uint64_t chunk_elements, n_chunks;
-    uint64_t frame_bytes; /* no frame is longer; a multiple of 16 */
+    uint64_t frame_bytes;                               /* no frame is longer; a multiple of 16 */
     uint64_t encode_bytes, decode_bytes, summary_bytes; /* of workspaces */
 } comet_gpu_plan;
 
 COMET_API void comet_gpu_plan_init(comet_gpu_plan *plan);
 
-/* Finds the sizes of a tensor compressed with these parameters. Needs no device. Chunks must have at most 8192 elements: profile
- * device sees to it. COMET_ERROR_UNSUPPORTED for what does not go on a GPU. */
+/* Finds the sizes of a tensor compressed with these parameters. Needs no device. Chunks must have at most 8192 elements:
+ * profile device sees to it. COMET_ERROR_UNSUPPORTED for what does not go on a GPU. */
 COMET_API comet_status comet_gpu_plan_tensor(const comet_tensor *tensor, const comet_params *params, comet_gpu_plan *plan);
 
 /* ---- work ---- */
 
 /* What encoding and decoding leave in device memory, 48 bytes. */
 typedef struct comet_gpu_result {
-    uint32_t status; /* a comet_status */
-    uint32_t chunk;  /* the first damaged chunk; UINT32_MAX if there is none or it is the header or index */
-    uint64_t bytes;  /* encoding: of the frame, also if it did not fit; decoding: of the tensor */
-    uint64_t offset; /* encoding to an arena: where the frame begins, from the arena's first byte of data */
+    uint32_t status;                   /* a comet_status */
+    uint32_t chunk;                    /* the first damaged chunk; UINT32_MAX if there is none or it is the header or index */
+    uint64_t bytes;                    /* encoding: of the frame, also if it did not fit; decoding: of the tensor */
+    uint64_t offset;                   /* encoding to an arena: where the frame begins, from the arena's first byte of data */
     uint64_t n_outliers, n_chunks_raw; /* encoding: as comet_stats has them */
     uint64_t unused;
 } comet_gpu_result;
 
-/* What comet_gpu_summarise leaves there, 48 bytes, of the finite elements where not said otherwise. The sum is taken in one order on
- * every device. */
+/* What comet_gpu_summarise leaves there, 48 bytes, of the finite elements where not said otherwise. The sum is taken in one
+ * order on every device. */
 typedef struct comet_gpu_summary {
     double sum_of_squares;
-    double min, max; /* both 0 if there is none */
+    double min, max;    /* both 0 if there is none */
     uint64_t n_nonzero; /* elements that are not +-0, the others included */
     uint64_t n_nonfinite;
     uint64_t unused;
 } comet_gpu_summary;
 
-/* Compresses the tensor at src into a frame, the same as comet_compress makes with these parameters. At most `capacity` bytes from
- * `frame` on are written, and none if the frame is longer: the result then has COMET_ERROR_CAPACITY and its length. `queue` is a
- * cl_command_queue (in order) or a CUstream of the comet_gpu's context, or NULL for one of its own. src, frame, workspace and
- * result must not overlap, and src must not change until the work is done. */
+/* Compresses the tensor at src into a frame, the same as comet_compress makes with these parameters. At most `capacity` bytes
+ * from `frame` on are written, and none if the frame is longer: the result then has COMET_ERROR_CAPACITY and its length.
+ * `queue` is a cl_command_queue (in order) or a CUstream of the comet_gpu's context, or NULL for one of its own. src, frame,
+ * workspace and result must not overlap, and src must not change until the work is done. */
 COMET_API comet_status comet_gpu_encode(comet_gpu *gpu, const comet_tensor *tensor, const comet_params *params,
                                         comet_gpu_pointer src, comet_gpu_pointer frame, uint64_t capacity,
                                         comet_gpu_pointer workspace, comet_gpu_pointer result, void *queue);

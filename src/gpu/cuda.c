@@ -212,8 +212,9 @@ static comet_status launch(void *device, void *queue, enum gpu_kernel kernel, ui
     gpu_job copy = *job;
     void *arguments[] = {&b.x, &b.frame, &b.work, &b.result, &copy};
     TRY(enter(d));
-    return leave(d, d->cuda->launch(d->kernels[kernel], n_groups, 1, 1, GROUP, 1, 1, 0, queue ? queue : d->stream, arguments, NULL),
-                 gpu_kernel_name(kernel));
+    return leave(
+        d, d->cuda->launch(d->kernels[kernel], n_groups, 1, 1, GROUP, 1, 1, 0, queue ? queue : d->stream, arguments, NULL),
+        gpu_kernel_name(kernel));
 }
 
 /* ---- memory ---- */
@@ -255,7 +256,8 @@ static comet_status read_memory(void *device, uint64_t memory, uint64_t offset, 
     return finish(device);
 }
 
-static comet_status copy_memory(void *device, uint64_t to, uint64_t to_offset, uint64_t from, uint64_t from_offset, size_t bytes)
+static comet_status copy_memory(void *device, uint64_t to, uint64_t to_offset, uint64_t from, uint64_t from_offset,
+                                size_t bytes)
 {
     const cuda_device *d = device;
     TRY(enter(d));

@@ -11,14 +11,14 @@
 typedef struct nvrtc_program nvrtc_program;
 
 /* X(name, symbol, parameters) */
-#define NVRTC_FUNCTIONS(X)                                                                                                     \
-    X(create, "nvrtcCreateProgram",                                                                                            \
-      (nvrtc_program **, const char *, const char *, int, const char *const *, const char *const *))                           \
-    X(compile, "nvrtcCompileProgram", (nvrtc_program *, int, const char *const *))                                             \
-    X(ptx_bytes, "nvrtcGetPTXSize", (nvrtc_program *, size_t *))                                                               \
-    X(ptx, "nvrtcGetPTX", (nvrtc_program *, char *))                                                                           \
-    X(log_bytes, "nvrtcGetProgramLogSize", (nvrtc_program *, size_t *))                                                        \
-    X(log, "nvrtcGetProgramLog", (nvrtc_program *, char *))                                                                    \
+#define NVRTC_FUNCTIONS(X)                                                                           \
+    X(create, "nvrtcCreateProgram",                                                                  \
+      (nvrtc_program **, const char *, const char *, int, const char *const *, const char *const *)) \
+    X(compile, "nvrtcCompileProgram", (nvrtc_program *, int, const char *const *))                   \
+    X(ptx_bytes, "nvrtcGetPTXSize", (nvrtc_program *, size_t *))                                     \
+    X(ptx, "nvrtcGetPTX", (nvrtc_program *, char *))                                                 \
+    X(log_bytes, "nvrtcGetProgramLogSize", (nvrtc_program *, size_t *))                              \
+    X(log, "nvrtcGetProgramLog", (nvrtc_program *, char *))                                          \
     X(destroy, "nvrtcDestroyProgram", (nvrtc_program **))
 
 #define NVRTC_MEMBER(name, symbol, parameters) int(*name) parameters;

@@ -34,6 +34,6 @@ comet_status cuda_check(const cuda_api *cuda, int code, const char *what)
         return COMET_OK;
     if (cuda->error_string(code, &text) != CUDA_SUCCESS || !text)
         text = "unknown error";
-    return comet_fail(code == CUDA_ERROR_OUT_OF_MEMORY ? COMET_ERROR_MEMORY : COMET_ERROR_UNSUPPORTED, "CUDA: %s: %s (error %d)",
-                      what, text, code);
+    return comet_fail(code == CUDA_ERROR_OUT_OF_MEMORY ? COMET_ERROR_MEMORY : COMET_ERROR_UNSUPPORTED,
+                      "CUDA: %s: %s (error %d)", what, text, code);
 }

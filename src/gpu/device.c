@@ -30,8 +30,8 @@ static comet_status find_device(const char *name, const gpu_backend **backend, u
     const char *digits = colon ? colon + 1 : "0";
     const size_t n_digits = strspn(digits, "0123456789");
     if (!*backend || n_digits == 0 || n_digits > 3 || digits[n_digits])
-        return comet_fail(COMET_ERROR_ARGUMENT, "\"%.40s\" names no device: write opencl:0 or cuda:0, the number counting from 0",
-                          name);
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "\"%.40s\" names no device: write opencl:0 or cuda:0, the number counting from 0", name);
     *index = (unsigned)strtoul(digits, NULL, 10);
     unsigned n = 0;
     TRY((*backend)->count(&n));

@@ -1,4 +1,5 @@
-/* The calls of comet/gpu.h that launch: arguments are checked, a job is made, its kernels go to the queue one after the other. */
+/* The calls of comet/gpu.h that launch: arguments are checked, a job is made, its kernels go to the queue one after the other.
+ */
 #include "base/status.h"
 #include "gpu/device.h"
 #include "gpu/plan.h"
@@ -145,8 +146,8 @@ comet_status comet_gpu_arena_reset(comet_gpu *gpu, const comet_gpu_arena *arena,
 }
 
 comet_status comet_gpu_decode(comet_gpu *gpu, const comet_tensor *tensor, const comet_params *params, comet_gpu_pointer frame,
-                              uint64_t frame_bytes, comet_gpu_pointer dst, comet_gpu_pointer workspace, comet_gpu_pointer result,
-                              void *queue)
+                              uint64_t frame_bytes, comet_gpu_pointer dst, comet_gpu_pointer workspace,
+                              comet_gpu_pointer result, void *queue)
 {
     sequence s;
     gpu_job job;

@@ -74,7 +74,8 @@ static void text_of(const opencl_api *cl, cl_object *id, uint32_t what, char *te
 static void find_unfit(const opencl_api *cl, cl_object *id, char *why, size_t bytes)
 {
     const uint64_t single_needs = CL_FP_DENORM | CL_FP_INF_NAN | CL_FP_ROUND_TO_NEAREST;
-    const uint64_t shared = number_of(cl, id, CL_DEVICE_LOCAL_MEM_SIZE), group = number_of(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    const uint64_t shared = number_of(cl, id, CL_DEVICE_LOCAL_MEM_SIZE),
+                   group = number_of(cl, id, CL_DEVICE_MAX_WORK_GROUP_SIZE);
     why[0] = 0;
     if (!number_of(cl, id, CL_DEVICE_AVAILABLE) || !number_of(cl, id, CL_DEVICE_COMPILER_AVAILABLE))
         snprintf(why, bytes, "it is not available, or has no compiler");
@@ -286,20 +287,21 @@ static void release(void *device, uint64_t memory)
 static comet_status write_memory(void *device, uint64_t memory, uint64_t offset, const void *from, size_t bytes)
 {
     const opencl_device *d = device;
-    return opencl_check(d->cl->clEnqueueWriteBuffer(d->queue, (cl_object *)(uintptr_t)memory, 1, (size_t)offset, bytes, from, 0,
-                                                    NULL, NULL),
-                        "writing to the device");
+    return opencl_check(
+        d->cl->clEnqueueWriteBuffer(d->queue, (cl_object *)(uintptr_t)memory, 1, (size_t)offset, bytes, from, 0, NULL, NULL),
+        "writing to the device");
 }
 
 static comet_status read_memory(void *device, uint64_t memory, uint64_t offset, void *to, size_t bytes)
 {
     const opencl_device *d = device;
-    return opencl_check(d->cl->clEnqueueReadBuffer(d->queue, (cl_object *)(uintptr_t)memory, 1, (size_t)offset, bytes, to, 0, NULL,
-                                                   NULL),
-                        "reading from the device");
+    return opencl_check(
+        d->cl->clEnqueueReadBuffer(d->queue, (cl_object *)(uintptr_t)memory, 1, (size_t)offset, bytes, to, 0, NULL, NULL),
+        "reading from the device");
 }
 
-static comet_status copy_memory(void *device, uint64_t to, uint64_t to_offset, uint64_t from, uint64_t from_offset, size_t bytes)
+static comet_status copy_memory(void *device, uint64_t to, uint64_t to_offset, uint64_t from, uint64_t from_offset,
+                                size_t bytes)
 {
     const opencl_device *d = device;
     return opencl_check(d->cl->clEnqueueCopyBuffer(d->queue, (cl_object *)(uintptr_t)from, (cl_object *)(uintptr_t)to,

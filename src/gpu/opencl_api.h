@@ -1,4 +1,5 @@
-/* The part of OpenCL 1.2 that we call, as its specification gives it, found at run time: nothing of OpenCL is needed to build. */
+/* The part of OpenCL 1.2 that we call, as its specification gives it, found at run time: nothing of OpenCL is needed to build.
+ */
 #ifndef COMET_GPU_OPENCL_API_H
 #define COMET_GPU_OPENCL_API_H
 
@@ -42,34 +43,34 @@ enum {
 #define CL_MEM_READ_WRITE ((uint64_t)1)
 
 /* X(result, name, parameters) */
-#define OPENCL_FUNCTIONS(X)                                                                                                    \
-    X(int32_t, clGetPlatformIDs, (uint32_t, cl_object **, uint32_t *))                                                         \
-    X(int32_t, clGetDeviceIDs, (cl_object *, uint64_t, uint32_t, cl_object **, uint32_t *))                                    \
-    X(int32_t, clGetDeviceInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                             \
-    X(cl_object *, clCreateContext, (const intptr_t *, uint32_t, cl_object *const *, void *, void *, int32_t *))               \
-    X(int32_t, clRetainContext, (cl_object *))                                                                                 \
-    X(int32_t, clReleaseContext, (cl_object *))                                                                                \
-    X(int32_t, clGetContextInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                            \
-    X(cl_object *, clCreateCommandQueue, (cl_object *, cl_object *, uint64_t, int32_t *))                                      \
-    X(int32_t, clReleaseCommandQueue, (cl_object *))                                                                           \
-    X(int32_t, clGetCommandQueueInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                       \
-    X(cl_object *, clCreateProgramWithSource, (cl_object *, uint32_t, const char **, const size_t *, int32_t *))               \
-    X(int32_t, clBuildProgram, (cl_object *, uint32_t, cl_object *const *, const char *, void *, void *))                      \
-    X(int32_t, clGetProgramBuildInfo, (cl_object *, cl_object *, uint32_t, size_t, void *, size_t *))                          \
-    X(int32_t, clReleaseProgram, (cl_object *))                                                                                \
-    X(cl_object *, clCreateKernel, (cl_object *, const char *, int32_t *))                                                     \
-    X(int32_t, clReleaseKernel, (cl_object *))                                                                                 \
-    X(int32_t, clSetKernelArg, (cl_object *, uint32_t, size_t, const void *))                                                  \
-    X(int32_t, clEnqueueNDRangeKernel,                                                                                         \
-      (cl_object *, cl_object *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t, const void *, void *))    \
-    X(cl_object *, clCreateBuffer, (cl_object *, uint64_t, size_t, void *, int32_t *))                                         \
-    X(int32_t, clReleaseMemObject, (cl_object *))                                                                              \
-    X(int32_t, clEnqueueWriteBuffer,                                                                                           \
-      (cl_object *, cl_object *, uint32_t, size_t, size_t, const void *, uint32_t, const void *, void *))                      \
-    X(int32_t, clEnqueueReadBuffer,                                                                                            \
-      (cl_object *, cl_object *, uint32_t, size_t, size_t, void *, uint32_t, const void *, void *))                            \
-    X(int32_t, clEnqueueCopyBuffer,                                                                                            \
-      (cl_object *, cl_object *, cl_object *, size_t, size_t, size_t, uint32_t, const void *, void *))                         \
+#define OPENCL_FUNCTIONS(X)                                                                                                 \
+    X(int32_t, clGetPlatformIDs, (uint32_t, cl_object **, uint32_t *))                                                      \
+    X(int32_t, clGetDeviceIDs, (cl_object *, uint64_t, uint32_t, cl_object **, uint32_t *))                                 \
+    X(int32_t, clGetDeviceInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                          \
+    X(cl_object *, clCreateContext, (const intptr_t *, uint32_t, cl_object *const *, void *, void *, int32_t *))            \
+    X(int32_t, clRetainContext, (cl_object *))                                                                              \
+    X(int32_t, clReleaseContext, (cl_object *))                                                                             \
+    X(int32_t, clGetContextInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                         \
+    X(cl_object *, clCreateCommandQueue, (cl_object *, cl_object *, uint64_t, int32_t *))                                   \
+    X(int32_t, clReleaseCommandQueue, (cl_object *))                                                                        \
+    X(int32_t, clGetCommandQueueInfo, (cl_object *, uint32_t, size_t, void *, size_t *))                                    \
+    X(cl_object *, clCreateProgramWithSource, (cl_object *, uint32_t, const char **, const size_t *, int32_t *))            \
+    X(int32_t, clBuildProgram, (cl_object *, uint32_t, cl_object *const *, const char *, void *, void *))                   \
+    X(int32_t, clGetProgramBuildInfo, (cl_object *, cl_object *, uint32_t, size_t, void *, size_t *))                       \
+    X(int32_t, clReleaseProgram, (cl_object *))                                                                             \
+    X(cl_object *, clCreateKernel, (cl_object *, const char *, int32_t *))                                                  \
+    X(int32_t, clReleaseKernel, (cl_object *))                                                                              \
+    X(int32_t, clSetKernelArg, (cl_object *, uint32_t, size_t, const void *))                                               \
+    X(int32_t, clEnqueueNDRangeKernel,                                                                                      \
+      (cl_object *, cl_object *, uint32_t, const size_t *, const size_t *, const size_t *, uint32_t, const void *, void *)) \
+    X(cl_object *, clCreateBuffer, (cl_object *, uint64_t, size_t, void *, int32_t *))                                      \
+    X(int32_t, clReleaseMemObject, (cl_object *))                                                                           \
+    X(int32_t, clEnqueueWriteBuffer,                                                                                        \
+      (cl_object *, cl_object *, uint32_t, size_t, size_t, const void *, uint32_t, const void *, void *))                   \
+    X(int32_t, clEnqueueReadBuffer,                                                                                         \
+      (cl_object *, cl_object *, uint32_t, size_t, size_t, void *, uint32_t, const void *, void *))                         \
+    X(int32_t, clEnqueueCopyBuffer,                                                                                         \
+      (cl_object *, cl_object *, cl_object *, size_t, size_t, size_t, uint32_t, const void *, void *))                      \
     X(int32_t, clFinish, (cl_object *))
 
 #define OPENCL_MEMBER(result, name, parameters) result(*name) parameters;

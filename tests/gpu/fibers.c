@@ -29,7 +29,7 @@ typedef struct fiber {
     void *stack_pointer; /* of a fiber that waits, on machines with a switch of our own */
     ucontext_t context;  /* on others */
     enum fiber_state state;
-    int line; /* of its barrier */
+    int line;  /* of its barrier */
     u64 given; /* to others of its warp */
     void *fake_stack;
 } fiber;
@@ -272,9 +272,9 @@ extern const fiber_kernel plain_16[N_GPU_KERNELS], plain_32[N_GPU_KERNELS], warp
     warp64_16[N_GPU_KERNELS], warp64_32[N_GPU_KERNELS], watched_16[N_GPU_KERNELS], watched_32[N_GPU_KERNELS];
 
 static const fiber_kernel *const tables[N_FIBER_BUILDS][2] = {[FIBERS_PLAIN] = {plain_16, plain_32},
-                                                             [FIBERS_WARP32] = {warp32_16, warp32_32},
-                                                             [FIBERS_WARP64] = {warp64_16, warp64_32},
-                                                             [FIBERS_WATCHED] = {watched_16, watched_32}};
+                                                              [FIBERS_WARP32] = {warp32_16, warp32_32},
+                                                              [FIBERS_WARP64] = {warp64_16, warp64_32},
+                                                              [FIBERS_WATCHED] = {watched_16, watched_32}};
 
 static struct {
     uint8_t *p;

@@ -23,8 +23,8 @@ typedef struct sample_case {
 /* Compresses on the CPU and on the device; fails the test unless the frames are the same. Returns the frame, malloc'd. */
 blob rig_encode(rig *r, const sample_case *c);
 
-/* Decompresses the frame on both; fails the test unless both refuse it or both give the same bytes. A damaged frame may be refused by
- * the device alone only if `damaged`. Returns what the device says. */
+/* Decompresses the frame on both; fails the test unless both refuse it or both give the same bytes. A damaged frame may be
+ * refused by the device alone only if `damaged`. Returns what the device says. */
 comet_status rig_decode(rig *r, const sample_case *c, blob frame, bool damaged);
 
 /* Both, and the figures of the tensor. */

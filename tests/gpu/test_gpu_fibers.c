@@ -1,7 +1,7 @@
 /*
  * The GPU's kernels in plain C against the library: random tensors and damaged frames, in every order of fibers, with warps of
  * 32 and of 64, and watched for conflicts in shared memory and for accesses outside the buffers. COMET_GPU_CASES sets how many
- * cases each test has, COMET_GPU_SEED where they begin.
+ * cases each test has, COMET_GPU_SEED where they begin, COMET_GPU_DAMAGED how many damaged frames a case has.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,6 +41,7 @@ static void run_cases(const char *what, enum fiber_build build, uint64_t n_cases
 {
     uint64_t begin = number_of("COMET_GPU_SEED", 1);
     n_cases = number_of("COMET_GPU_CASES", n_cases);
+    n_damaged = (size_t)number_of("COMET_GPU_DAMAGED", n_damaged);
     rig sum = {.gpu = NULL};
     for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
         fiber_run run = {build, (enum fiber_order)(seed % N_FIBER_ORDERS), seed};

@@ -1,6 +1,6 @@
 /*
  * The GPU's kernels on an OpenCL device against the library. COMET_GPU_DEVICE names the device (default opencl:0, which is PoCL
- * where that is installed); without one the test is skipped. COMET_GPU_CASES and COMET_GPU_SEED as in test_gpu_fibers.c.
+ * where that is installed); without one the test is skipped. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in test_gpu_fibers.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void test_random_cases(void **state)
         test_rng rng = {seed};
         sample_case c = random_case(&rng, seed % 10 == 0 ? 400000 : 30000);
         rig_check(&r, &c);
-        rig_check_damaged(&r, &c, &rng, 4);
+        rig_check_damaged(&r, &c, &rng, (size_t)number_of("COMET_GPU_DAMAGED", 4));
         case_free(&c);
     }
     printf("%llu values, %llu frames, %llu damaged frames of which %llu were refused\n", (unsigned long long)r.n_values,

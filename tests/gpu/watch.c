@@ -125,26 +125,26 @@ void watch_atomic(const void *address, size_t bytes)
 
 /* ---- the names that compilers use ---- */
 
-#define DEFINE_ACCESS(bytes)                       \
-    void __tsan_read##bytes(void *p);              \
-    void __tsan_read##bytes(void *p)               \
-    {                                              \
-        note(p, bytes, false);                     \
-    }                                              \
-    void __tsan_write##bytes(void *p);             \
-    void __tsan_write##bytes(void *p)              \
-    {                                              \
-        note(p, bytes, true);                      \
-    }                                              \
-    void __tsan_unaligned_read##bytes(void *p);    \
-    void __tsan_unaligned_read##bytes(void *p)     \
-    {                                              \
-        note(p, bytes, false);                     \
-    }                                              \
-    void __tsan_unaligned_write##bytes(void *p);   \
-    void __tsan_unaligned_write##bytes(void *p)    \
-    {                                              \
-        note(p, bytes, true);                      \
+#define DEFINE_ACCESS(bytes)                     \
+    void __tsan_read##bytes(void *p);            \
+    void __tsan_read##bytes(void *p)             \
+    {                                            \
+        note(p, bytes, false);                   \
+    }                                            \
+    void __tsan_write##bytes(void *p);           \
+    void __tsan_write##bytes(void *p)            \
+    {                                            \
+        note(p, bytes, true);                    \
+    }                                            \
+    void __tsan_unaligned_read##bytes(void *p);  \
+    void __tsan_unaligned_read##bytes(void *p)   \
+    {                                            \
+        note(p, bytes, false);                   \
+    }                                            \
+    void __tsan_unaligned_write##bytes(void *p); \
+    void __tsan_unaligned_write##bytes(void *p)  \
+    {                                            \
+        note(p, bytes, true);                    \
     }
 
 DEFINE_ACCESS(1)

@@ -1,4 +1,5 @@
-/* Blocks of packed residuals: their shapes, their bytes in global memory, the residuals themselves. docs/format.md, "Fast codes". */
+/* Blocks of packed residuals: their shapes, their bytes in global memory, the residuals themselves. docs/format.md, "Fast
+ * codes". */
 #ifndef COMET_GPU_BLOCKS_H
 #define COMET_GPU_BLOCKS_H
 
@@ -73,7 +74,7 @@ FUNCTION void store_bytes(GLOBAL u8 *out, u32 v, u32 n_bytes)
 
 /* Bits a value, and this where the block has a map. */
 #define SHAPE_MAP 128u
-#define SHAPE_WIDTH(shape) ((shape) & 127u)
+#define SHAPE_WIDTH(shape) ((shape)&127u)
 
 FUNCTION u32 bytes_of_values(u32 count, u32 width)
 {

@@ -3,7 +3,7 @@
 #ifndef COMET_GPU_JOB_H
 #define COMET_GPU_JOB_H
 
-#define GROUP 256 /* threads of a group */
+#define GROUP 256      /* threads of a group */
 #define MAX_CHUNK 8192 /* elements: 32 a thread */
 #define BLOCK_ELEMENTS 64
 #define HALF 32 /* elements of a thread: half a block */
@@ -40,7 +40,7 @@
 typedef struct gpu_job {
     u64 x_offset, frame_offset, work_offset, result_offset, arena_offset; /* bytes from the start of each buffer */
     u64 n_elements, n_chunks;
-    u64 capacity; /* bytes of the frame's room, or of the frame where it is read */
+    u64 capacity;   /* bytes of the frame's room, or of the frame where it is read */
     u64 slot_bytes; /* distance of the chunks' slots in the workspace, a multiple of 16 */
     u64 seed;
     u32 chunk_elements;
@@ -85,9 +85,9 @@ typedef struct gpu_arena {
  */
 #define STATE_BYTES 64
 #define NOTE_DONE 0u
-#define NOTE_WIDE 1u   /* wide codes are to be tried */
-#define NOTE_NARROW 2u /* 16-bit codes it is, whatever fails */
-#define NOTE_MODE 4u   /* times the quantiser mode */
+#define NOTE_WIDE 1u      /* wide codes are to be tried */
+#define NOTE_NARROW 2u    /* 16-bit codes it is, whatever fails */
+#define NOTE_MODE 4u      /* times the quantiser mode */
 #define NOTE_OUTLIERS 16u /* times their number, once it is done */
 
 #define ENCODE_BYTES_AT(job) (STATE_BYTES)

@@ -11,7 +11,6 @@
 #ifndef COMET_GPU_LANGUAGE_H
 #define COMET_GPU_LANGUAGE_H
 
-
 #if defined(__OPENCL_VERSION__)
 
 #pragma OPENCL FP_CONTRACT OFF
@@ -52,7 +51,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef int i32;
 typedef long long i64;
-#define KERNEL extern "C" __global__ void __launch_bounds__(GROUP)
+#define KERNEL extern "C" __global__ void __launch_bounds__(GROUP, 2)
 #define FUNCTION static __device__ __forceinline__
 #define GLOBAL
 #define SHARED
@@ -90,54 +89,54 @@ typedef long long i64;
  */
 #define SCAN_ROOM (GROUP + 17)
 #ifdef WARP
-#define GROUP_SCAN(type, a, t, value, total)           \
-    {                                                  \
-        type scan_sum_ = (value);                      \
-        for (u32 d_ = 1; d_ < WARP; d_ *= 2) {         \
-            type other_ = WARP_UP(scan_sum_, d_);      \
-            if ((t) % WARP >= d_)                      \
-                scan_sum_ += other_;                   \
-        }                                              \
-        if ((t) % WARP == WARP - 1)                    \
-            (a)[(t) / WARP] = scan_sum_;               \
-        BARRIER();                                     \
-        type scan_all_ = 0, scan_before_ = 0;          \
-        for (u32 w_ = 0; w_ < GROUP / WARP; w_++) {    \
+#define GROUP_SCAN(type, a, t, value, total)               \
+    {                                                      \
+        type scan_sum_ = (value);                          \
+        for (u32 d_ = 1; d_ < WARP; d_ *= 2) {             \
+            type other_ = WARP_UP(scan_sum_, d_);          \
+            if ((t) % WARP >= d_)                          \
+                scan_sum_ += other_;                       \
+        }                                                  \
+        if ((t) % WARP == WARP - 1)                        \
+            (a)[(t) / WARP] = scan_sum_;                   \
+        BARRIER();                                         \
+        type scan_all_ = 0, scan_before_ = 0;              \
+        for (u32 w_ = 0; w_ < GROUP / WARP; w_++) {        \
             scan_before_ += w_ < (t) / WARP ? (a)[w_] : 0; \
-            scan_all_ += (a)[w_];                      \
-        }                                              \
-        (value) = scan_before_ + scan_sum_ - (value);  \
-        (total) = scan_all_;                           \
-        BARRIER();                                     \
+            scan_all_ += (a)[w_];                          \
+        }                                                  \
+        (value) = scan_before_ + scan_sum_ - (value);      \
+        (total) = scan_all_;                               \
+        BARRIER();                                         \
     }
 #else
-#define GROUP_SCAN(type, a, t, value, total)           \
-    {                                                  \
-        (a)[t] = (value);                              \
-        BARRIER();                                     \
-        if ((t) < 16) {                                \
-            type sum_ = 0;                             \
+#define GROUP_SCAN(type, a, t, value, total)                    \
+    {                                                           \
+        (a)[t] = (value);                                       \
+        BARRIER();                                              \
+        if ((t) < 16) {                                         \
+            type sum_ = 0;                                      \
             for (u32 j_ = 16 * (t); j_ < 16 * (t) + 16; j_++) { \
-                type v_ = (a)[j_];                     \
-                (a)[j_] = sum_;                        \
-                sum_ += v_;                            \
-            }                                          \
-            (a)[GROUP + (t)] = sum_;                   \
-        }                                              \
-        BARRIER();                                     \
-        if ((t) == 0) {                                \
-            type sum_ = 0;                             \
-            for (u32 j_ = GROUP; j_ < GROUP + 16; j_++) { \
-                type v_ = (a)[j_];                     \
-                (a)[j_] = sum_;                        \
-                sum_ += v_;                            \
-            }                                          \
-            (a)[GROUP + 16] = sum_;                    \
-        }                                              \
-        BARRIER();                                     \
-        (value) = (a)[t] + (a)[GROUP + (t) / 16];      \
-        (total) = (a)[GROUP + 16];                     \
-        BARRIER();                                     \
+                type v_ = (a)[j_];                              \
+                (a)[j_] = sum_;                                 \
+                sum_ += v_;                                     \
+            }                                                   \
+            (a)[GROUP + (t)] = sum_;                            \
+        }                                                       \
+        BARRIER();                                              \
+        if ((t) == 0) {                                         \
+            type sum_ = 0;                                      \
+            for (u32 j_ = GROUP; j_ < GROUP + 16; j_++) {       \
+                type v_ = (a)[j_];                              \
+                (a)[j_] = sum_;                                 \
+                sum_ += v_;                                     \
+            }                                                   \
+            (a)[GROUP + 16] = sum_;                             \
+        }                                                       \
+        BARRIER();                                              \
+        (value) = (a)[t] + (a)[GROUP + (t) / 16];               \
+        (total) = (a)[GROUP + 16];                              \
+        BARRIER();                                              \
     }
 #endif
 

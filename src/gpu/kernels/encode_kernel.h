@@ -282,7 +282,8 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
 
     /* ---- a linear fit, where there are many bits to save ---- */
     const u32 ask_linear = !job.lossless && n_runs > 0 && best > 6 * n_runs * BLOCK_ELEMENTS;
-    const u32 n_planes = ask_linear ? planes_of(&job, n) : 0, planes_fit = CODED_HEADER + 8 * (u64)n_planes < RAW_HEADER + n * job.element_bytes;
+    const u32 n_planes = ask_linear ? planes_of(&job, n) : 0,
+              planes_fit = CODED_HEADER + 8 * (u64)n_planes < RAW_HEADER + n * job.element_bytes;
     if (ask_linear) {
         if (t < n_runs) {
             tile mine;

@@ -189,7 +189,8 @@ KERNEL compact(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *resul
     if (chunk < job.n_chunks) {
         GLOBAL const u32 *sizes = (GLOBAL const u32 *)(work + ENCODE_BYTES_AT(job));
         GLOBAL const u64 *starts = (GLOBAL const u64 *)(work + ENCODE_STARTS_AT(job));
-        copy_bytes(frame, state->frame_at + starts[chunk], work + ENCODE_SLOTS_AT(job) + chunk * job.slot_bytes, sizes[chunk], t);
+        copy_bytes(frame, state->frame_at + starts[chunk], work + ENCODE_SLOTS_AT(job) + chunk * job.slot_bytes, sizes[chunk],
+                   t);
         return;
     }
     GLOBAL u32 *index = (GLOBAL u32 *)(frame + state->frame_at + job.header_bytes);

@@ -280,8 +280,8 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     /* ---- running sums: first with the stride of the left neighbours, then with that of a line ---- */
     const u32 n_codes = s.n_blocks * BLOCK_ELEMENTS, predictor = s.predictor <= PREDICTOR_LORENZO ? s.predictor : 0;
     for (u32 direction = 0; direction < 2; direction++) {
-        const u32 stride = direction == 0 ? (predictor & PREDICTOR_LEFT ? job.channels : 0)
-                                          : (predictor & PREDICTOR_UP ? job.line : 0);
+        const u32 stride =
+            direction == 0 ? (predictor & PREDICTOR_LEFT ? job.channels : 0) : (predictor & PREDICTOR_UP ? job.line : 0);
         const sum_plan p = plan_sums(stride, n_codes);
         const u32 part = p.parts > 1 ? t / p.stride : 0, sequence = p.parts > 1 ? t % p.stride : t;
         u32 from = 0;
