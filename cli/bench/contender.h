@@ -15,7 +15,7 @@ typedef struct contender_task {
     size_t bytes;
     double eb; /* absolute; 0 is lossless */
     comet_level level;
-    comet_profile profile;     /* only our codec has these */
+    comet_profile profile; /* only our codec has these */
     bool keep_support, dither;
     size_t n_threads;
 } contender_task;

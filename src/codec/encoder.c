@@ -134,7 +134,11 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
 
 static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb)
 {
-    frame_header h = {.tensor = *tensor, .shape = plan->shape, .level = params->level, .profile = params->profile, .eb = plan->lossless ? 0 : eb};
+    frame_header h = {.tensor = *tensor,
+                      .shape = plan->shape,
+                      .level = params->level,
+                      .profile = params->profile,
+                      .eb = plan->lossless ? 0 : eb};
     h.flags = (uint8_t)((plan->lossless ? FLAG_LOSSLESS : 0) | (params->keep_support ? FLAG_SUPPORT : 0) |
                         (params->dither && !plan->lossless ? FLAG_DITHER : 0) | (params->content_checksum ? FLAG_CHECKSUM : 0));
     h.seed = h.flags & FLAG_DITHER ? params->dither_seed : 0;
@@ -298,7 +302,8 @@ comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_compress_bound: null pointer");
     if (status != COMET_OK)
         return status;
-    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
+    uint64_t chunk =
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
     uint64_t n_chunks = ceil_div_u64(g.n_elements, chunk);
     uint64_t overhead = frame_prefix_bytes(tensor->n_dims, n_chunks) + n_chunks * CHUNK_HEADER_BYTES;
     uint64_t data = g.n_elements * comet_dtype_bytes(tensor->dtype);
