@@ -123,18 +123,16 @@ static __attribute__((noinline)) const uint8_t *unpack_large(block_shape shape, 
 typedef struct half_unpacked {
     uint8_t bytes[BLOCK + 8]; /* codes one after the other, in those bits of the map that are set */
     uint64_t map;
-    block_shape shape;
-    bool large; /* values that do not fit bytes; they are unpacked at once */
 } half_unpacked;
 
-/* The first half: the values of a block whose shape is known as bytes, with the map undone where `identity` is false. Those of
- * a large block go to c at once. False if the bytes run out. */
-HOT bool unpack_values(bool identity, block_reader *in, half_unpacked *h, uint16_t *c)
+/* The first half: the values of a block as bytes, with the map undone where `identity` is false. A block of larger values is
+ * unpacked to c at once and gets an empty map. False if the bytes run out. */
+HOT bool unpack_values(unsigned kind, bool identity, block_reader *in, half_unpacked *h, uint16_t *c, bool *large)
 {
-    const uint64_t map = h->map;
-    const block_shape shape = h->shape;
-    h->large = shape.width + shape.bitmap > 8; /* more than a byte can hold */
-    if (h->large) {
+    uint64_t map;
+    block_shape shape = block_shape_read(kind, in, &map);
+    *large = shape.width + shape.bitmap > 8; /* more than a byte can hold */
+    if (*large) {
         if (shape.width > 16)
             return false;
         in->values = unpack_large(shape, map, identity, in->values, c);
@@ -153,6 +151,7 @@ HOT bool unpack_values(bool identity, block_reader *in, half_unpacked *h, uint16
         }
         store32(h->bytes + 32 * i, v[i]);
     }
+    h->map = map;
     return in->values <= in->values_end;
 }
 
@@ -174,13 +173,15 @@ HOT bool unpack_blocks(size_t first_block, size_t n_blocks, bool identity, block
     half_unpacked h[STRIP];
     for (size_t b = 0; b < n_blocks; b += STRIP) {
         size_t n = n_blocks - b < STRIP ? n_blocks - b : STRIP;
-        for (size_t i = 0; i < n; i++)
-            h[i].shape = block_shape_read(get_kind(in.kinds, first_block + b + i), &in, &h[i].map);
-        for (size_t i = 0; i < n; i++)
-            if (!unpack_values(identity, &in, &h[i], c + (b + i) * BLOCK))
+        unsigned all_large = 0;
+        for (size_t i = 0; i < n; i++) {
+            bool large;
+            if (!unpack_values(get_kind(in.kinds, first_block + b + i), identity, &in, &h[i], c + (b + i) * BLOCK, &large))
                 return false;
+            all_large |= (unsigned)large << i;
+        }
         for (size_t i = 0; i < n; i++)
-            if (!h[i].large)
+            if (!(all_large >> i & 1))
                 place_values(&h[i], identity, c + (b + i) * BLOCK);
     }
     *reader = in;
