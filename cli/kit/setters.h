@@ -62,9 +62,9 @@ bool set_demo_size(void *target, const char *text, reason *why); /* uint64_t, 1 
     {                                                                     \
         'j', "threads", "N", set_threads, offsetof(type, n_threads), help \
     }
-#define OPTION_PROFILE(type)                                                                                            \
-    {                                                                                                                   \
-        0, "profile", "PROFILE", set_profile, offsetof(type, profile),                                                  \
+#define OPTION_PROFILE(type)                                                                                          \
+    {                                                                                                                 \
+        0, "profile", "PROFILE", set_profile, offsetof(type, profile),                                                \
             "host or device: what the frame is made for (default host);\ndevice cuts it into small chunks, for a GPU" \
     }
 #define OPTION_LEVEL(type)                                                                            \

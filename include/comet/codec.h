@@ -103,7 +103,7 @@ typedef struct comet_params {
     bool dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
                          keep_support or a lossless bound. */
     uint64_t dither_seed;
-    bool content_checksum;   /* a checksum of every chunk, checked by the decoder */
+    bool content_checksum; /* a checksum of every chunk, checked by the decoder */
     comet_profile profile;
     uint64_t chunk_elements; /* 0: chosen by profile, level and shape; else 64 to 2^24, for a device to 8192 */
 } comet_params;

@@ -34,7 +34,8 @@ uint8_t *blocks_write_end(const block_writer *w, const uint8_t *aside, size_t n_
 static void count_kinds(const uint8_t *kinds, size_t n_blocks, size_t *n_wide, size_t *n_narrow_maps)
 {
     enum { A_WORD = 16, MOST_WORDS = 15 }; /* words whose counts fit four bits */
-    const uint64_t each = UINT64_C(0x1111111111111111), even = UINT64_C(0x0f0f0f0f0f0f0f0f), ones = UINT64_C(0x0101010101010101);
+    const uint64_t each = UINT64_C(0x1111111111111111), even = UINT64_C(0x0f0f0f0f0f0f0f0f),
+                   ones = UINT64_C(0x0101010101010101);
     *n_wide = *n_narrow_maps = 0;
     for (size_t i = 0; i < n_blocks;) {
         uint64_t wides = 0, maps = 0;

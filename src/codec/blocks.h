@@ -1,6 +1,6 @@
 /*
- * The parts of a fast payload: kinds, values, maps, wide bytes backwards. Values are written and read in place, tile by tile; maps
- * and wide bytes are collected aside and follow when all values are written, because only then their places are known.
+ * The parts of a fast payload: kinds, values, maps, wide bytes backwards. Values are written and read in place, tile by tile;
+ * maps and wide bytes are collected aside and follow when all values are written, because only then their places are known.
  */
 #ifndef COMET_CODEC_BLOCKS_H
 #define COMET_CODEC_BLOCKS_H

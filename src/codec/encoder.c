@@ -287,7 +287,8 @@ comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_compress_bound: null pointer");
     if (status != COMET_OK)
         return status;
-    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
+    uint64_t chunk =
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
     uint64_t n_chunks = ceil_div_u64(g.n_elements, chunk);
     uint64_t overhead = frame_prefix_bytes(tensor->n_dims, n_chunks) + n_chunks * CHUNK_HEADER_BYTES;
     uint64_t data = g.n_elements * comet_dtype_bytes(tensor->dtype);

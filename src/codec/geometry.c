@@ -8,7 +8,7 @@
 #define MAX_LINE ((uint64_t)1 << 18) /* longer lines are taken as a flat sequence */
 #define FLAT_LINE ((size_t)4096)
 #define MAX_CHANNELS ((uint64_t)1 << 14)
-#define FAST_CHUNK ((uint64_t)1 << 17) /* elements: the codes of a chunk stay in the second-level cache */
+#define FAST_CHUNK ((uint64_t)1 << 17)         /* elements: the codes of a chunk stay in the second-level cache */
 #define DEVICE_FAST_CHUNK ((uint64_t)1 << 13)  /* the codes of a chunk stay in the memory that a work-group shares */
 #define DEVICE_DENSE_CHUNK ((uint64_t)1 << 18) /* so many share tables */
 #define DENSE_CHUNK ((uint64_t)1 << 18)

@@ -56,7 +56,8 @@ part_map part_map_make(const geometry *g, size_t n, part_cell *cells)
     for (size_t step = 0; step < steps; step++) {
         size_t first = next;
         for (size_t lane = 0; lane < PART_LANES && PART_LAG * lane <= step; lane++) {
-            size_t position = step - PART_LAG * lane, line = position / a.period * PART_LANES + lane, place = position % a.period;
+            size_t position = step - PART_LAG * lane, line = position / a.period * PART_LANES + lane,
+                   place = position % a.period;
             if (place >= a.width || line >= a.lines || !cell_at(&a, line, place, &cells[next]))
                 continue;
             cells[next++].lane = (uint8_t)lane;

@@ -120,8 +120,8 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
 
 void workspace_free(workspace *ws, const comet_allocator *allocator)
 {
-    comet_buffer *const all[] = {&ws->codes, &ws->failed, &ws->residuals, &ws->aside, &ws->cells,  &ws->symbols,
-                                 &ws->words, &ws->table,  &ws->out,       &ws->changed};
+    comet_buffer *const all[] = {&ws->codes,   &ws->failed, &ws->residuals, &ws->aside, &ws->cells,
+                                 &ws->symbols, &ws->words,  &ws->table,     &ws->out,   &ws->changed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         comet_buffer_free(allocator, all[i]);
 }

@@ -395,9 +395,8 @@ static void test_tiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pack),   cmocka_unit_test(test_pack_16_bit_edges), cmocka_unit_test(test_room_for_parts),
-        cmocka_unit_test(test_unpack), cmocka_unit_test(test_unpack_of_damaged_streams),
-        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_pack),   cmocka_unit_test(test_pack_16_bit_edges),         cmocka_unit_test(test_room_for_parts),
+        cmocka_unit_test(test_unpack), cmocka_unit_test(test_unpack_of_damaged_streams), cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests_name("kernels: pack", tests, make_room, free_room);
 }

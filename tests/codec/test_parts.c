@@ -1,5 +1,5 @@
-/* How codes in parts are arranged, for many shapes: every element has one cell, lanes have at most one at a step, and what a cell
- * is predicted from is known a step before. Encoder and decoder share the code, so that a round trip cannot tell. */
+/* How codes in parts are arranged, for many shapes: every element has one cell, lanes have at most one at a step, and what a
+ * cell is predicted from is known a step before. Encoder and decoder share the code, so that a round trip cannot tell. */
 #include "codec_testing.h"
 
 #include "codec/parts.h"

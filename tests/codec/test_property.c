@@ -39,11 +39,12 @@ static void describe(const property_case *c)
     print_error("dtype %d layout %d dims", (int)t->dtype, (int)t->layout);
     for (uint32_t i = 0; i < t->n_dims; i++)
         print_error(" %llu", (unsigned long long)t->dims[i]);
-    print_error(", data %s, level %d, bound mode %d %.17g, min_ratio %g, support %d, dither %d, checksum %d, profile %d, chunk %llu, "
-                "threads %zu %zu, isa %s %s, reversed %d\n",
-                data_class_name(c->data), (int)p->level, (int)p->bound_mode, p->bound, p->min_ratio, p->keep_support, p->dither,
-                p->content_checksum, (int)p->profile, (unsigned long long)p->chunk_elements, c->threads[0], c->threads[1],
-                comet_isa_name(c->isas[0]), comet_isa_name(c->isas[1]), c->reversed);
+    print_error(
+        ", data %s, level %d, bound mode %d %.17g, min_ratio %g, support %d, dither %d, checksum %d, profile %d, chunk %llu, "
+        "threads %zu %zu, isa %s %s, reversed %d\n",
+        data_class_name(c->data), (int)p->level, (int)p->bound_mode, p->bound, p->min_ratio, p->keep_support, p->dither,
+        p->content_checksum, (int)p->profile, (unsigned long long)p->chunk_elements, c->threads[0], c->threads[1],
+        comet_isa_name(c->isas[0]), comet_isa_name(c->isas[1]), c->reversed);
 }
 
 static void print_repro(uint64_t seed)

@@ -74,8 +74,8 @@ static inline block_shape block_shape_read(unsigned kind, block_reader *in, uint
                                   : narrow_bitmap ? kind
                                                   : kind - KIND_BITMAP_MAX};
     in->wides -= wide;
-    *map = load_u64(in->maps) | ((uint64_t)shape.bitmap - 1);
-    in->maps += MAP_BYTES * shape.bitmap;
+    *map = shape.bitmap ? load_u64(in->maps) : ~UINT64_C(0);
+    in->maps += shape.bitmap ? MAP_BYTES : 0;
     return shape;
 }
 

@@ -10,7 +10,7 @@
  *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
  *   entropy    symbols -> 64 interleaved rANS states
  *
- * Decompression runs unpack/unpredict or decode_row, then dequantise. Tiles of level fast can go through all stages at once.
+ * Decompression runs unpack/unpredict or decode_row, then dequantise. Level fast can do all at once, tile by tile.
  */
 #ifndef COMET_CODEC_KERNELS_H
 #define COMET_CODEC_KERNELS_H
@@ -25,7 +25,7 @@
 #define QUANT_TILE 4096        /* the most elements of a quantise call; it fixes the order of summation */
 #define SUM_LANES 16           /* partial sums of squares; they fix the order of summation, too */
 #define WRITE_SLACK 64         /* bytes after what is packed that may be overwritten */
-#define STEP_SKIP 128           /* outlier steps from here on skip this many elements for each they exceed 127 by */
+#define STEP_SKIP 128          /* outlier steps from here on skip this many elements for each they exceed 127 by */
 #define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
 #define CODE32_LIMIT (1 << 28) /* |code| in 32 bits: sums of four still fit */
 
@@ -94,8 +94,8 @@ typedef void predict_fn(enum predictor predictor, bool identity, const void *cod
  * one more BLOCK after them may be read and overwritten. */
 typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
 
-/* Where packed blocks go: 4-bit kinds, low half of a byte first, and the ends of the other parts, after which WRITE_SLACK bytes
- * may be overwritten. Wide bytes are collected in the order of the blocks. */
+/* Where packed blocks go: 4-bit kinds, low half first, and the ends of the other parts, after which WRITE_SLACK bytes may be
+ * overwritten. */
 typedef struct block_writer {
     uint8_t *kinds, *values, *maps, *wides;
 } block_writer;
@@ -104,7 +104,6 @@ typedef struct block_writer {
 typedef void pack_fn(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out);
 /* Bits that pack would use, kinds included. */
 typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
-
 /* Packed blocks that are being read: block_reader_begin in block.h. READ_SLACK bytes after the end of the values are readable,
  * and there is a map and a wide byte for each block that has one. Wide bytes come from before `wides`, backwards. */
 typedef struct block_reader {
@@ -126,7 +125,7 @@ typedef struct tile_job {
     enum predictor predictor;
     bool identity;
     strides strides;
-    void *residuals; /* room for a tile */
+    void *residuals;      /* room for a tile */
     block_writer *out;    /* moved on */
     const void *prefetch; /* a hint: n elements that are needed next, to be fetched into the caches meanwhile; or NULL */
 } tile_job;

@@ -8,10 +8,10 @@
  *   empty    all zero
  *   bitmap   a 64-bit map of the non-zeros, and the values z - 1 of these, w bits each
  *   plain    the 64 values z, w bits each
- * whichever is shortest. Values and maps are stored apart. Values of more than 8 bits are cut into bytes from the least significant up: the first bytes of all
- * values, the second bytes of all, ..., last the bits that are left. Those are packed one after the other, least significant
- * bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind - 6; 15
- * for anything else, a wide block, with a byte stored apart: w, plus 128 for bitmap.
+ * whichever is shortest. Values and maps are stored apart. Values of more than 8 bits are cut into bytes from the least
+ * significant up: the first bytes of all values, the second bytes of all, ..., last the bits that are left. Those are packed
+ * one after the other, least significant bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7
+ * to 14 for plain with w = kind - 6; 15 for anything else, a wide block, with a byte stored apart: w, plus 128 for bitmap.
  */
 
 static inline UCODE NAME(zigzag)(UCODE r)
