@@ -64,23 +64,23 @@ static void run_cases(const char *what, enum fiber_build build, uint64_t n_cases
 
 static void test_plain(void **state)
 {
-    run_cases("plain", FIBERS_PLAIN, 150, 30000, 3);
+    run_cases("plain", FIBERS_PLAIN, 50, 30000, 3);
 }
 
 static void test_warps_of_32(void **state)
 {
-    run_cases("warps of 32", FIBERS_WARP32, 100, 30000, 3);
+    run_cases("warps of 32", FIBERS_WARP32, 25, 30000, 3);
 }
 
 static void test_warps_of_64(void **state)
 {
-    run_cases("warps of 64", FIBERS_WARP64, 100, 30000, 3);
+    run_cases("warps of 64", FIBERS_WARP64, 25, 30000, 3);
 }
 
 static void test_watched(void **state)
 {
     uint64_t before = watch_accesses();
-    run_cases("watched", FIBERS_WATCHED, 100, 20000, 3);
+    run_cases("watched", FIBERS_WATCHED, 30, 20000, 3);
     assert_true(watch_accesses() > before + 100000);
 }
 

@@ -1,4 +1,4 @@
-/* Blocks of packed residuals: their shapes, their bytes in global memory, the residuals themselves. docs/format.md, "Fast
+/* Blocks of packed residuals: their shapes, their bytes in global memory, the residuals themselves. the format, "Fast
  * codes". */
 #ifndef COMET_GPU_BLOCKS_H
 #define COMET_GPU_BLOCKS_H

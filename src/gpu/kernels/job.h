@@ -9,7 +9,7 @@
 #define HALF 32 /* elements of a thread: half a block */
 #define HEADER_WORDS 34
 
-/* Element types, quantiser modes, predictors, chunk modes and flags, as docs/format.md numbers them. */
+/* Element types, quantiser modes, predictors, chunk modes and flags, as the format numbers them. */
 #define TYPE_F32 0
 #define TYPE_F16 1
 #define MODE_PLAIN 0

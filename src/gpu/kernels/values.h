@@ -1,4 +1,4 @@
-/* Elements to numbers and back, and the quantiser: docs/format.md, "Codes to elements". The arithmetic is that of
+/* Elements to numbers and back, and the quantiser: the format, "Codes to elements". The arithmetic is that of
  * src/codec/kernels/quantise_body.h and src/base/convert.h. */
 #ifndef COMET_GPU_VALUES_H
 #define COMET_GPU_VALUES_H
