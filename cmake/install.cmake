@@ -11,12 +11,17 @@ set(headers_of_train)
 foreach(name ranks net data model weights predict budget train)
     list(APPEND headers_of_train PATTERN "${name}.h" EXCLUDE)
 endforeach()
+set(headers_of_gpu PATTERN "gpu.h" EXCLUDE)
+if(TARGET comet_gpu)
+    set(headers_of_gpu)
+    install(TARGETS comet_gpu EXPORT comet_targets ${shared_libraries})
+endif()
 if(TARGET comet_train)
     set(headers_of_train)
     install(TARGETS comet_train EXPORT comet_targets ${shared_libraries})
 endif()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/comet" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT dev
-        FILES_MATCHING PATTERN "*.h" PATTERN "dist.h" EXCLUDE ${headers_of_train}) # dist.h is the program's
+        FILES_MATCHING PATTERN "*.h" PATTERN "dist.h" EXCLUDE ${headers_of_train} ${headers_of_gpu}) # dist.h is the program's
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
 
 install(EXPORT comet_targets NAMESPACE comet:: FILE comet-targets.cmake DESTINATION "${package_dir}" COMPONENT dev)

@@ -17,10 +17,11 @@ import sys
 from bisect import bisect_right
 from typing import NamedTuple
 
-MODES = ("raw", "fast", "dense")
+MODES = ("raw", "fast", "dense", "parts")
 PREDICTORS = ("none", "left", "up", "lorenzo", "median", "linear", "wave", "volume")
 LAYOUTS = ("planar", "channels last", "blocked by 8", "blocked by 16")
 LEVELS = ("fast", "dense", "auto")
+PROFILES = ("host", "device")
 CODE_WIDTHS = (16, 32, 64)
 
 LOSSLESS, KEEP_SUPPORT, DITHER, CHUNK_CHECKSUMS = 1, 2, 4, 8
@@ -71,6 +72,13 @@ class ByteReader:
         require(count <= self.left(), f"{self.what}: {count} bytes wanted at {self.at}, {self.left()} there")
         self.at += count
         return self.data[self.at - count:self.at]
+
+    def take_last(self, count):
+        """Takes bytes off the end instead."""
+        require(count <= self.left(), f"{self.what}: {count} bytes wanted at the end, {self.left()} left")
+        keep = len(self.data) - count
+        taken, self.data = self.data[keep:], self.data[:keep]
+        return taken
 
     def rest(self):
         return self.take(self.left())
@@ -245,6 +253,7 @@ class Header(NamedTuple):
     layout: int
     flags: int
     level: int
+    profile: str
     bound: float
     seed: int
     n_elements: int
@@ -263,7 +272,7 @@ def header_extent(reader):
     data = reader.data
     require(data[:4] == b"COMT", "not a Comet frame: it does not start with COMT")
     version, header_bytes, n_dims = struct.unpack_from("<HH2xB", reader.take(16), 4)
-    require(version == 2, f"version {version}, and this decoder knows only version 2")
+    require(version == 3, f"version {version}, and this decoder knows only version 3")
     require(1 <= n_dims <= 8, f"header: {n_dims} dims")
     require(header_bytes == 72 + 8 * n_dims, f"header: {header_bytes} bytes for {n_dims} dims")
     require(len(data) >= header_bytes, f"header: {header_bytes} bytes, {len(data)} there")
@@ -274,16 +283,17 @@ def header_extent(reader):
 
 def read_header(reader):
     n_dims = header_extent(reader)
-    element_type, layout, _, flags, level = reader.data[8:13]
+    element_type, layout, _, flags, level, profile = reader.data[8:14]
     require(element_type < len(ELEMENT_TYPES), f"header: element type {element_type}")
     require(level < len(LEVELS), f"header: level {level}")
     require(flags <= 15, f"header: flags {flags}")
-    require(reader.data[13:16] == bytes(3), "header: bytes 13 to 15 are not 0")
+    require(profile < len(PROFILES), f"header: profile {profile}")
+    require(reader.data[14:16] == bytes(2), "header: bytes 14 and 15 are not 0")
     bound = reader.number("d")
     numbers = reader.numbers("Q", 5)
     dims = reader.numbers("Q", n_dims)
     reader.take(8)  # the checksum
-    header = Header(ELEMENT_TYPES[element_type], layout, flags, level, bound, *numbers, dims)
+    header = Header(ELEMENT_TYPES[element_type], layout, flags, level, PROFILES[profile], bound, *numbers, dims)
     check_header(header, len(reader.data))
     return header
 
@@ -298,7 +308,10 @@ def check_header(header, file_bytes):
     require(header.flags & (KEEP_SUPPORT | DITHER) != KEEP_SUPPORT | DITHER, "header: keep support together with dither")
     n_elements = elements_of(header.dims, header.layout)
     require(header.n_elements == n_elements, f"header: {header.n_elements} elements, the dims make {n_elements}")
-    require(64 <= header.chunk_elements <= 2**24, f"header: {header.chunk_elements} elements a chunk")
+    level = LEVELS[header.level]
+    require(header.profile == "host" or level != "auto", f"header: level {level}, profile {header.profile}")
+    most = 2**24 if header.profile == "host" else 8192 if level == "fast" else 2**18
+    require(64 <= header.chunk_elements <= most, f"header: {header.chunk_elements} elements a chunk, {level}, {header.profile}")
     n_chunks = ceil_div(header.n_elements, header.chunk_elements)
     require(header.n_chunks == n_chunks, f"header: {header.n_chunks} chunks, not {n_chunks}")
     require(header.frame_bytes == file_bytes, f"the frame has {header.frame_bytes} bytes, {file_bytes} are there")
@@ -417,8 +430,11 @@ def check_chunk(chunk, mode):
         widths = (16, 32)
     require(chunk.width in widths, f"chunk {chunk.number}: codes of {chunk.width} bits")
     require(mode == "fast" or chunk.width < 64, f"chunk {chunk.number}: dense codes of 64 bits")
-    never = ["median", "wave", "volume"] if mode == "fast" else ["up"]
-    if lossless or not wave_suits(chunk):
+    profile, level = chunk.header.profile, LEVELS[chunk.header.level]
+    may_be = ("fast", "dense") if profile == "host" else ("fast",) if level == "fast" else ("parts",)
+    require(mode in may_be, f"chunk {chunk.number}: mode {mode}, profile {profile}, level {level}")
+    never = {"fast": ["median", "wave", "volume"], "dense": ["up"], "parts": ["up", "linear", "volume"]}[mode]
+    if mode == "dense" and (lossless or not wave_suits(chunk)):
         never += ["wave", "volume"]
     if chunk.width == 64:
         never.append("linear")
@@ -434,7 +450,7 @@ def decode_coded(chunk, mode, reader):
     planes = read_planes(chunk, reader) if chunk.predictor == "linear" else []
     require(outlier_bytes <= reader.left(), f"{reader.what}: {outlier_bytes} bytes of outliers, {reader.left()} left")
     body = ByteReader(reader.take(reader.left() - outlier_bytes), reader.what)
-    codes = decode_fast(chunk, body) if mode == "fast" else decode_dense(chunk, body)
+    codes = {"fast": decode_fast, "dense": decode_dense, "parts": decode_parts}[mode](chunk, body)
     add_planes(chunk, planes, codes)
     patterns = lossless_patterns(chunk, codes) if chunk.header.flags & LOSSLESS else lossy_patterns(chunk, codes)
     chunk.stats["outliers"] = n_outliers
@@ -442,26 +458,23 @@ def decode_coded(chunk, mode, reader):
     return struct.pack(f"<{chunk.n}{chunk.header.element_type.code}", *patterns)
 
 
-def read_base128(reader):
-    value = shift = 0
-    while True:
-        byte = reader.number("B")
-        value |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return value
-
-
 def place_outliers(chunk, count, reader, patterns):
+    element_type = chunk.header.element_type
+    n_steps = reader.left() - count * element_type.size()
+    require(n_steps >= 0, f"{reader.what}: {count} outliers in {reader.left()} bytes")
     places = []
-    place = -1
-    for _ in range(count):
-        place += read_base128(reader) + 1
-        require(place < chunk.n, f"{reader.what}: outlier at {place} of {chunk.n} elements")
-        places.append(place)
-    for place, pattern in zip(places, reader.numbers(chunk.header.element_type.code, count)):
+    cursor = 0
+    step = 0
+    for step in reader.take(n_steps):
+        if step < 128:
+            places.append(cursor + step)
+            cursor += step + 1
+        else:
+            cursor += 128 * (step - 127)
+    require(len(places) == count and step < 128, f"{reader.what}: steps to {len(places)} outliers of {count}")
+    require(not places or places[-1] < chunk.n, f"{reader.what}: an outlier after the chunk's {chunk.n} elements")
+    for place, pattern in zip(places, reader.numbers(element_type.code, count)):
         patterns[place] = pattern
-    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the outliers")
 
 
 # ---- section 4: codes to elements ----
@@ -530,40 +543,55 @@ def dither(key, i):
 # ---- section 5: fast codes ----
 
 
+class Shape(NamedTuple):
+    """How a block of 64 values is written."""
+    width: int  # bits a value
+    bitmap: bool
+
+
 def decode_fast(chunk, reader):
     n_blocks = ceil_div(chunk.n, 64)
     pairs = reader.take(ceil_div(n_blocks, 2))
-    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)][:n_blocks]
+    kinds = [half for pair in pairs for half in (pair & 15, pair >> 4)]
+    require(not any(kinds[n_blocks:]), f"{reader.what}: the half byte after the last kind is not 0")
+    kinds = kinds[:n_blocks]
     chunk.stats["kinds"] = sorted(set(kinds))
+    shapes, maps = read_shapes(chunk, kinds, reader)
     zs = []
-    for kind in kinds:
-        zs += decode_block(chunk, kind, reader)
+    for shape in shapes:
+        zs += decode_block(shape, maps, reader)
     require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes left over")
     return add_predictions(chunk, [chunk.residual(z) for z in zs[:chunk.n]])
 
 
-def decode_block(chunk, kind, reader):
+def read_shapes(chunk, kinds, reader):
+    """The shapes of the blocks and an iterator over their maps; takes wide bytes and maps off the end of what is left."""
+    n_wide = kinds.count(15)
+    wide_bytes = iter(reversed(reader.take_last(n_wide)))
+    shapes = [shape_of(chunk, kind, wide_bytes) for kind in kinds]
+    n_maps = sum(shape.bitmap for shape in shapes)
+    return shapes, (map_bits for map_bits, in struct.iter_unpack("<Q", reader.take_last(8 * n_maps)))
+
+
+def shape_of(chunk, kind, wide_bytes):
+    if kind <= 6:
+        return Shape(kind, kind > 0)
+    if kind <= 14:
+        return Shape(kind - 6, False)
+    byte = next(wide_bytes)
+    require(byte & 127 <= chunk.width, f"chunk {chunk.number}: a block of {byte & 127} bits a value")
+    return Shape(byte & 127, byte >= 128)
+
+
+def decode_block(shape, maps, reader):
     """The 64 values z of a block."""
-    width, bitmap = block_shape(chunk, kind, reader)
-    if not bitmap:
-        return read_values(reader, 64, width)
-    places = [j for j, bit in enumerate(bits_of(reader.number("Q"), 64)) if bit]
+    if not shape.bitmap:
+        return read_values(reader, 64, shape.width)
+    places = [j for j, bit in enumerate(bits_of(next(maps), 64)) if bit]
     zs = [0] * 64
-    for place, value in zip(places, read_values(reader, len(places), width)):
+    for place, value in zip(places, read_values(reader, len(places), shape.width)):
         zs[place] = value + 1
     return zs
-
-
-def block_shape(chunk, kind, reader):
-    """Bits a value, and whether the block is bitmap."""
-    if kind <= 6:
-        return kind, kind > 0
-    if kind <= 14:
-        return kind - 6, False
-    byte = reader.number("B")
-    width, bitmap = byte & 127, byte >= 128
-    require(width <= chunk.width, f"chunk {chunk.number}: a block of {width} bits a value")
-    return width, bitmap
 
 
 def bits_of(value, count):
@@ -829,6 +857,10 @@ def median_of(a, b, c):
     return sorted((a, b, a + b - c))[1]
 
 
+def wave_sum(w, n, nw, ne):
+    return 25 * clip(w - nw, 2) + 5 * clip(n - nw, 2) + clip(ne - n, 2)
+
+
 class Wave:
     """Lines of codes, decoded in the order in which the lanes come to them."""
 
@@ -871,7 +903,7 @@ class Wave:
         w, n, nw, ne = self.around(line, column)
         prediction = median_of(w, n, nw)
         if self.chunk.predictor == "wave":
-            v = 25 * clip(w - nw, 2) + 5 * clip(n - nw, 2) + clip(ne - n, 2)
+            v = wave_sum(w, n, nw, ne)
         else:
             before = line - self.plane
             a, b, c, e = (x - y for x, y in zip((w, n, nw, ne), self.around(before, column)))
@@ -883,7 +915,126 @@ class Wave:
         return as_signed(prediction + (residual if v >= 0 else -residual), self.chunk.width)
 
 
-# ---- section 7: planes of a linear fit ----
+# ---- section 7: codes in parts ----
+
+PART_LANES = 32
+PART_STATE_LOW = 4096
+PART_STATE_BITS = 12
+
+
+def decode_parts(chunk, reader):
+    part_elements, tables_bytes = reader.numbers("I", 2)
+    require(1 <= part_elements <= 12544, f"{reader.what}: parts of {part_elements} elements")
+    bits = BitReader(reader.take(tables_bytes), f"{reader.what}, tables")
+    order = bits.take(5)
+    tables = read_tables(bits)
+    sizes = reader.numbers("H", ceil_div(chunk.n, part_elements))
+    codes = []
+    chunk.stats["escapes"] = 0
+    for k, size in enumerate(sizes):
+        part = Part(chunk, min(part_elements, chunk.n - k * part_elements), f"{reader.what}, part {k}")
+        codes += part.decode(BitReader(reader.take(size), part.what), tables, order)
+    require(reader.left() == 0, f"{reader.what}: {reader.left()} bytes after the parts")
+    return codes
+
+
+class Cell(NamedTuple):
+    tile: int
+    row: int
+    column: int
+
+
+class Part:
+    """m codes of a chunk in tiles."""
+
+    def __init__(self, chunk, m, what):
+        channels, columns, lines = chunk.geometry
+        self.chunk, self.m, self.what = chunk, m, what
+        if m % (channels * columns) == 0:
+            rows = m // (channels * columns)
+            self.height = lines if rows % lines == 0 else rows
+        else:
+            channels = 1 if m % channels else channels
+            columns = 64
+            self.height = rows = ceil_div(m // channels, columns)
+        self.channels, self.columns = channels, columns
+        self.per_channel = rows // self.height
+        self.n_tiles = channels * self.per_channel
+        self.side = max(1, 64 // columns)
+        self.codes = [0] * m
+
+    def element(self, cell):
+        channel, tile = divmod(cell.tile, self.per_channel)
+        return ((tile * self.height + cell.row) * self.columns + cell.column) * self.channels + channel
+
+    def cell(self, line, place):
+        """The cell at a place of a line, or None."""
+        tile = line // self.height * self.side + place // self.columns
+        cell = Cell(tile, line % self.height, place % self.columns)
+        there = tile < self.n_tiles and place < self.side * self.columns and self.element(cell) < self.m
+        return cell if there else None
+
+    def steps(self):
+        """For each step a list of (lane, cell)."""
+        n_lines = ceil_div(self.n_tiles, self.side) * self.height
+        period = max(self.side * self.columns, 64)
+        for step in range(ceil_div(n_lines, PART_LANES) * period + 2 * PART_LANES):
+            places = [(lane, divmod(step - 2 * lane, period)) for lane in range(PART_LANES) if step >= 2 * lane]
+            cells = [(lane, self.cell(PART_LANES * strip + lane, place)) for lane, (strip, place) in places
+                     if PART_LANES * strip + lane < n_lines]
+            yield [(lane, cell) for lane, cell in cells if cell is not None]
+
+    def value(self, cell, up, left):
+        return self.codes[self.element(Cell(cell.tile, cell.row - up, cell.column - left))]
+
+    def around(self, cell):
+        """W, WW, N, NW, NE."""
+        n = nw = ne = 0
+        if cell.row > 0:
+            n = self.value(cell, 1, 0)
+            nw = self.value(cell, 1, 1) if cell.column > 0 else n
+            ne = self.value(cell, 1, -1) if cell.column + 1 < self.columns else n
+        w = self.value(cell, 0, 1) if cell.column > 0 else n
+        ww = self.value(cell, 0, 2) if cell.column > 1 else nw
+        return w, ww, n, nw, ne
+
+    def look(self, cell):
+        """The prediction, the context and the sign of the residual."""
+        w, ww, n, nw, ne = self.around(cell)
+        if self.chunk.predictor == "wave":
+            v = wave_sum(w, n, nw, ne)
+            return median_of(w, n, nw), WAVE_CONTEXTS["wave"][min(abs(v), 63)], -1 if v < 0 else 1
+        prediction, gradient, magnitude = LOOK[self.chunk.predictor](w, ww, n, nw, ne)
+        return prediction, CONTEXTS[bisect_right(GRADIENT_LEVELS, gradient)][bisect_right(MAGNITUDE_LEVELS, magnitude)], 1
+
+    def put(self, cell, prediction, sign, z):
+        self.codes[self.element(cell)] = as_signed(prediction + sign * self.chunk.residual(z), self.chunk.width)
+
+    def decode(self, bits, tables, order):
+        states = [PART_STATE_LOW + bits.take(PART_STATE_BITS) for _ in range(PART_LANES)]
+        for cells in self.steps():
+            escaped = []
+            for lane, cell in cells:
+                prediction, context, sign = self.look(cell)
+                require(tables[context] is not None, f"{self.what}: context {context} has no table")
+                slot = states[lane] % TABLE_TOTAL
+                symbol, frequency, start = tables[context][slot]
+                x = frequency * (states[lane] // TABLE_TOTAL) + slot - start
+                k = PART_STATE_BITS + 1 - x.bit_length()
+                states[lane] = (x << k) + bits.take(k)
+                least, n_raw = SYMBOLS[symbol]
+                self.put(cell, prediction, sign, least + bits.take(n_raw))
+                if symbol == ESCAPE:
+                    escaped.append((cell, prediction, sign))
+            for cell, prediction, sign in escaped:
+                self.put(cell, prediction, sign, SYMBOLS[ESCAPE][0] + bits.exp_golomb(order))
+            self.chunk.stats["escapes"] += len(escaped)
+        require(all(x == PART_STATE_LOW for x in states), f"{self.what}: the states do not end as they should")
+        require(bits.bytes_left() == 0 and bits.take(-bits.at % 8) == 0, f"{self.what}: bits left over")
+        return self.codes
+
+
+# ---- section 8: planes of a linear fit ----
 
 TILE = 16  # lines, and positions
 
@@ -945,6 +1096,7 @@ def info_lines(header):
     yield f"elements        {header.n_elements}"
     yield f"flags           {', '.join(name for flag, name in FLAGS if header.flags & flag) or 'none'}"
     yield f"level           {LEVELS[header.level]}"
+    yield f"profile         {header.profile}"
     yield f"error bound     {header.bound!r}"
     yield f"dither seed     {header.seed}"
     yield f"chunk elements  {header.chunk_elements}"

@@ -34,6 +34,7 @@ static cli_exit open_state(const contender_task *task, void **opaque, size_t *ca
     state->params.bound_mode = COMET_BOUND_ABSOLUTE;
     state->params.bound = task->eb;
     state->params.level = task->level;
+    state->params.profile = task->profile;
     state->params.keep_support = task->keep_support;
     state->params.dither = task->dither;
     comet_status status = comet_encoder_create(&state->encoder, NULL, task->n_threads);

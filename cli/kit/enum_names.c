@@ -13,6 +13,7 @@ static const named layouts[] = {{"nchw", COMET_LAYOUT_PLANAR},
                                 {"nChw16c", COMET_LAYOUT_BLOCKED16},
                                 {NULL, 0}};
 static const named levels[] = {{"fast", COMET_LEVEL_FAST}, {"dense", COMET_LEVEL_DENSE}, {"auto", COMET_LEVEL_AUTO}, {NULL, 0}};
+static const named profiles[] = {{"host", COMET_PROFILE_HOST}, {"device", COMET_PROFILE_DEVICE}, {NULL, 0}};
 
 static const char *name_of(const named *table, int value)
 {
@@ -50,6 +51,10 @@ const char *level_name(comet_level level)
 {
     return name_of(levels, (int)level);
 }
+const char *profile_name(comet_profile profile)
+{
+    return name_of(profiles, (int)profile);
+}
 
 bool dtype_parse(const char *text, comet_dtype *dtype, reason *why)
 {
@@ -75,5 +80,14 @@ bool level_parse(const char *text, comet_level *level, reason *why)
     const bool known = named_find(levels, "level", "fast, dense or auto", text, &value, why);
     if (known)
         *level = (comet_level)value;
+    return known;
+}
+
+bool profile_parse(const char *text, comet_profile *profile, reason *why)
+{
+    int value = 0;
+    const bool known = named_find(profiles, "profile", "host or device", text, &value, why);
+    if (known)
+        *profile = (comet_profile)value;
     return known;
 }

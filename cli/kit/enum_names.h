@@ -1,4 +1,4 @@
-/* Names of dtypes, layouts and levels, and tables of names in general. */
+/* Names of dtypes, layouts, levels and profiles, and tables of names in general. */
 #ifndef COMET_CLI_ENUM_NAMES_H
 #define COMET_CLI_ENUM_NAMES_H
 
@@ -18,9 +18,11 @@ bool named_find(const named *table, const char *what, const char *choices, const
 const char *dtype_name(comet_dtype dtype);
 const char *layout_name(comet_layout layout);
 const char *level_name(comet_level level);
+const char *profile_name(comet_profile profile);
 
 bool dtype_parse(const char *text, comet_dtype *dtype, reason *why);
 bool layout_parse(const char *text, comet_layout *layout, reason *why);
 bool level_parse(const char *text, comet_level *level, reason *why);
+bool profile_parse(const char *text, comet_profile *profile, reason *why);
 
 #endif

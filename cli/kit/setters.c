@@ -43,6 +43,11 @@ bool set_layout(void *target, const char *text, reason *why)
     return layout_parse(text, target, why);
 }
 
+bool set_profile(void *target, const char *text, reason *why)
+{
+    return profile_parse(text, target, why);
+}
+
 bool set_dtype(void *target, const char *text, reason *why)
 {
     dtype_arg *dtype = target;

@@ -33,6 +33,7 @@ bool set_text(void *target, const char *text, reason *why);      /* const char *
 bool set_bound(void *target, const char *text, reason *why);     /* bound */
 bool set_level(void *target, const char *text, reason *why);     /* comet_level */
 bool set_layout(void *target, const char *text, reason *why);    /* comet_layout */
+bool set_profile(void *target, const char *text, reason *why);   /* comet_profile */
 bool set_dtype(void *target, const char *text, reason *why);     /* dtype_arg */
 bool set_dims(void *target, const char *text, reason *why);      /* dims_arg */
 bool set_threads(void *target, const char *text, reason *why);   /* uint64_t, 0 to 4 x cores or 64 */
@@ -60,6 +61,11 @@ bool set_demo_size(void *target, const char *text, reason *why); /* uint64_t, 1 
 #define OPTION_THREADS(type, help)                                        \
     {                                                                     \
         'j', "threads", "N", set_threads, offsetof(type, n_threads), help \
+    }
+#define OPTION_PROFILE(type)                                                                                          \
+    {                                                                                                                 \
+        0, "profile", "PROFILE", set_profile, offsetof(type, profile),                                                \
+            "host or device: what the frame is made for (default host);\ndevice cuts it into small chunks, for a GPU" \
     }
 #define OPTION_LEVEL(type)                                                                            \
     {                                                                                                 \

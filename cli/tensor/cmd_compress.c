@@ -15,6 +15,7 @@ typedef struct compress_args {
     comet_level level;
     uint64_t n_threads;
     comet_layout layout;
+    comet_profile profile;
     dims_arg dims;
     dtype_arg dtype;
     seed_arg dither;
@@ -37,6 +38,7 @@ static const option options[] = {
     {0, "layout", "LAYOUT", set_layout, AT(layout),
      "how the input lies in memory: nchw, nhwc, nChw8c or nChw16c\n"
      "(default nchw)"},
+    OPTION_PROFILE(compress_args),
     {0, "keep-support", NULL, set_flag, AT(keep_support), "the output is zero exactly where the input is zero"},
     {0, "dither", "=SEED", set_seed, AT(dither),
      "random rounding: errors do not depend on the data, but zeros\nmay move (default seed 0)"},
@@ -45,7 +47,8 @@ static const option options[] = {
     {0, "min-ratio", "R", set_ratio, AT(min_ratio),
      "level auto: a chunk is coded fast where fast reaches this ratio\n(default 0: "
      "dense where it saves a fifth or more)"},
-    {0, "chunk", "N", set_chunk, AT(chunk), "elements in a chunk, 64 to 16777216 (default: by level and shape)"},
+    {0, "chunk", "N", set_chunk, AT(chunk),
+     "elements in a chunk, 64 to 16777216, for a device to 8192\n(default: by profile, level and shape)"},
     OPTION_FORCE(compress_args),
     OPTION_JSON(compress_args, "print the result as one JSON object on stdout"),
 };
@@ -57,6 +60,7 @@ static void fill_params(const compress_args *args, comet_params *params)
     params->bound = args->bound.value;
     params->level = args->level;
     params->min_ratio = args->min_ratio > 0 ? args->min_ratio : 0;
+    params->profile = args->profile;
     params->keep_support = args->keep_support;
     params->dither = args->dither.given;
     params->dither_seed = args->dither.value;

@@ -32,6 +32,7 @@ static void print_lines(const char *path, const comet_frame_info *info)
     else
         printf("bound         %.9g\n", info->eb);
     printf("level         %s\n", level_name(info->level));
+    printf("profile       %s\n", profile_name(info->profile));
     printf("keep support  %s\n", info->keep_support ? "yes" : "no");
     if (info->dither)
         printf("dither        seed %" PRIu64 "\n", info->dither_seed);
@@ -53,6 +54,7 @@ static cli_exit print_json(const char *path, const comet_frame_info *info)
     json_add_double(&j, "eb", info->eb);
     json_add_bool(&j, "lossless", info->lossless);
     json_add_text(&j, "level", level_name(info->level));
+    json_add_text(&j, "profile", profile_name(info->profile));
     json_add_bool(&j, "keep_support", info->keep_support);
     json_add_bool(&j, "dither", info->dither);
     json_add_u64(&j, "dither_seed", info->dither_seed);

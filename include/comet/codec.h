@@ -56,6 +56,12 @@ typedef enum comet_level {
     COMET_LEVEL_AUTO = 2,  /* one of the two for each chunk, see min_ratio */
 } comet_level;
 
+/* What a frame is made for. */
+typedef enum comet_profile {
+    COMET_PROFILE_HOST = 0,   /* large chunks: the smallest frames, a chunk for a thread of a CPU */
+    COMET_PROFILE_DEVICE = 1, /* chunks of at most 8192 elements, each for a work-group of a GPU; any decoder reads them */
+} comet_profile;
+
 /* Shape, type and layout of a tensor. Fill with comet_tensor_init; set layout afterwards if it is not planar. */
 typedef struct comet_tensor {
     size_t size;
@@ -97,8 +103,9 @@ typedef struct comet_params {
     bool dither;       /* subtractive dither: error uniform and independent of x; zeros do not stay zeros. Not together with
                          keep_support or a lossless bound. */
     uint64_t dither_seed;
-    bool content_checksum;   /* a checksum of every chunk, checked by the decoder */
-    uint64_t chunk_elements; /* 0: chosen by level and shape; else 64 to 2^24 */
+    bool content_checksum; /* a checksum of every chunk, checked by the decoder */
+    comet_profile profile;
+    uint64_t chunk_elements; /* 0: chosen by profile, level and shape; else 64 to 2^24, for a device to 8192 */
 } comet_params;
 
 COMET_API void comet_params_init(comet_params *params);
@@ -182,6 +189,7 @@ typedef struct comet_frame_info {
     bool lossless, keep_support, dither, content_checksum;
     uint64_t dither_seed;
     comet_level level; /* the one that was asked for */
+    comet_profile profile;
     uint64_t n_elements;
     uint64_t tensor_bytes;
     uint64_t frame_bytes;

@@ -7,6 +7,7 @@
 #include "codec/choice.h"
 
 #include "codec/dense.h"
+#include "codec/entropy.h"
 #include "codec/kernels/dense_model.h"
 #include "codec/linear.h"
 
@@ -35,16 +36,6 @@ typedef struct histogram {
     uint64_t extra_bits;
 } histogram;
 
-/* v log2(v) in 1/256 bits, within half a per cent; 0 for 0. */
-static uint64_t v_log2_v(uint64_t v)
-{
-    if (v == 0)
-        return 0;
-    unsigned top = bit_length_u64(v) - 1;
-    uint64_t f = top >= 8 ? (v >> (top - 8)) & 255 : (v << (8 - top)) & 255;
-    return v * (256u * top + f + (f * (256 - f) * 88 >> 16));
-}
-
 static void count_residuals(histogram *c, enum code_width width, const void *residuals, size_t n, const uint8_t *level)
 {
     for (size_t i = 0; i < n; i++) {
@@ -58,16 +49,9 @@ static void count_residuals(histogram *c, enum code_width width, const void *res
 static uint64_t entropy_bits(const histogram *c)
 {
     uint64_t bits = 0;
-    for (int l = 0; l < LEVELS; l++) {
-        uint64_t total = 0, sum = 0;
-        for (int t = 0; t < TOKENS; t++) {
-            total += c->counts[l][t];
-            sum += v_log2_v(c->counts[l][t]);
-        }
-        uint64_t all = v_log2_v(total);
-        bits += all > sum ? all - sum : 0;
-    }
-    return bits / 256 + c->extra_bits;
+    for (int l = 0; l < LEVELS; l++)
+        bits += entropy_of_counts(c->counts[l], TOKENS);
+    return bits / ENTROPY_UNIT + c->extra_bits;
 }
 
 static const uint8_t *run_codes(const sample *s, size_t k)
@@ -266,14 +250,11 @@ static uint64_t wave_bits(const chunk_plan *plan, const workspace *ws, enum code
             counts[symbols[i] >> 4 & 15][symbols[i] & 15]++;
     }
     for (int c = 0; c < WAVE_IDLE; c++) {
-        uint64_t total = 0, sum = 0;
         for (int s = 0; s < N_SYMBOLS; s++) {
-            total += counts[c][s];
-            sum += v_log2_v(counts[c][s]);
+            *n_sampled += counts[c][s];
             bits += (uint64_t)counts[c][s] * symbol_bits[s];
         }
-        bits += v_log2_v(total) > sum ? (v_log2_v(total) - sum) / 256 : 0;
-        *n_sampled += total;
+        bits += entropy_of_counts(counts[c], N_SYMBOLS) / ENTROPY_UNIT;
     }
     return bits;
 }

@@ -27,6 +27,7 @@ typedef struct chunk_plan {
     quantiser quantiser; /* its key is set for each chunk */
     uint64_t seed;
     comet_level level;
+    comet_profile profile;
     double min_ratio; /* of level AUTO; 0 for its default */
     bool waves;       /* the encoder may choose lanes in a wave, which take more memory */
 } chunk_plan;
@@ -37,6 +38,7 @@ typedef struct workspace {
     comet_buffer failed;    /* a bit an element */
     comet_buffer residuals; /* a tile */
     comet_buffer cells;     /* two rows, or a wave */
+    comet_buffer aside;     /* maps and wide bytes of level fast: blocks.h */
     comet_buffer symbols;
     comet_buffer words;   /* of the entropy coder, then the escapes */
     comet_buffer table;   /* for decoding symbols */
@@ -48,7 +50,7 @@ typedef struct workspace {
 typedef struct chunk_stats {
     double min, max; /* of finite elements; +Inf and -Inf as long as there is none */
     uint64_t n_nonzero, n_nonfinite, n_outliers;
-    uint64_t n_chunks[3]; /* by mode */
+    uint64_t n_chunks[N_CHUNK_MODES];
     double seconds_quantise, seconds_predict, seconds_code;
 } chunk_stats;
 
@@ -60,7 +62,7 @@ typedef struct chunk_payload {
 
 /* What a decoder's workspace must be able to hold. */
 typedef struct chunk_needs {
-    bool codes, dense, waves;
+    bool codes, dense, waves, parts;
     enum code_width width;
     size_t copy_bytes; /* payloads that end too near the frame's end are copied */
 } chunk_needs;

@@ -2,8 +2,10 @@
 #include <string.h>
 
 #include "base/status.h"
+#include "codec/blocks.h"
 #include "codec/dense.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 /* A payload taken apart. */
 typedef struct parts {
@@ -22,6 +24,7 @@ void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
         return;
     needs->codes = true;
     needs->dense = needs->dense || payload[0] == CHUNK_DENSE;
+    needs->parts = needs->parts || payload[0] == CHUNK_PARTS;
     needs->waves = needs->waves || payload[2] >= PREDICT_WAVE;
     enum code_width width = payload[1] < N_CODE_WIDTHS ? (enum code_width)payload[1] : CODES16;
     needs->width = width > needs->width ? width : needs->width;
@@ -29,6 +32,8 @@ void chunk_examine(const uint8_t *payload, size_t bytes, chunk_needs *needs)
 
 static bool predictor_fits(const parts *p)
 {
+    if (p->mode == CHUNK_PARTS)
+        return parts_have(p->predictor);
     switch (p->predictor) {
     case PREDICT_NONE:
     case PREDICT_LEFT:
@@ -40,6 +45,15 @@ static bool predictor_fits(const parts *p)
     case PREDICT_VOLUME: return p->mode == CHUNK_DENSE && p->has_wave;
     default: return false;
     }
+}
+
+static bool mode_fits(const chunk_plan *plan, unsigned mode)
+{
+    if (mode == CHUNK_FAST)
+        return plan->profile == COMET_PROFILE_HOST || plan->level == COMET_LEVEL_FAST;
+    if (mode == CHUNK_DENSE)
+        return plan->profile == COMET_PROFILE_HOST;
+    return mode == CHUNK_PARTS && plan->profile == COMET_PROFILE_DEVICE && plan->level == COMET_LEVEL_DENSE;
 }
 
 /* Do the frame's type and bound allow codes of this width? */
@@ -54,7 +68,7 @@ static bool width_fits(const chunk_plan *plan, const parts *p)
 
 static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t bytes, size_t n, parts *p)
 {
-    if (bytes < CODED_HEADER_BYTES || payload[0] > CHUNK_DENSE || payload[1] >= N_CODE_WIDTHS || payload[3] > 3)
+    if (bytes < CODED_HEADER_BYTES || !mode_fits(plan, payload[0]) || payload[1] >= N_CODE_WIDTHS || payload[3] > 3)
         return false;
     *p = (parts){.mode = (enum chunk_mode)payload[0],
                  .width = (enum code_width)payload[1],
@@ -85,36 +99,36 @@ static bool take_apart(const chunk_plan *plan, const uint8_t *payload, size_t by
     return true;
 }
 
-static bool read_varint(const uint8_t **in, const uint8_t *end, size_t *v)
+/* Reads the steps to the next of n elements that is an outlier. */
+static bool read_steps(const uint8_t **in, const uint8_t *end, size_t n, size_t *gap)
 {
-    size_t value = 0;
-    for (unsigned shift = 0; shift < 28 && *in < end; shift += 7) {
-        uint8_t byte = *(*in)++;
-        value |= (size_t)(byte & 127) << shift;
-        if (byte < 128) {
-            *v = value;
+    for (size_t skipped = 0; *in < end && skipped < n;) {
+        uint8_t step = *(*in)++;
+        if (step < STEP_SKIP) {
+            *gap = skipped + step;
             return true;
         }
+        skipped += STEP_SKIP * (size_t)(step - STEP_SKIP + 1);
     }
     return false;
 }
 
 /* The outliers that are left. */
 typedef struct outlier_reader {
-    const uint8_t *gaps, *gaps_end, *values;
+    const uint8_t *steps, *steps_end, *values;
     uint32_t n_left;
     size_t next; /* the index of the first one left */
 } outlier_reader;
 
-/* Moves to the next outlier, `from` or a gap after it. Most gaps are a byte. */
+/* Moves to the next outlier, `from` or a gap after it. Most gaps are a step. */
 static inline bool next_outlier(outlier_reader *o, size_t from, size_t n)
 {
     size_t gap;
     if (o->n_left == 0)
-        return o->gaps == o->gaps_end;
-    if (o->gaps < o->gaps_end && *o->gaps < 128)
-        gap = *o->gaps++;
-    else if (!read_varint(&o->gaps, o->gaps_end, &gap))
+        return o->steps == o->steps_end;
+    if (o->steps < o->steps_end && *o->steps < STEP_SKIP)
+        gap = *o->steps++;
+    else if (!read_steps(&o->steps, o->steps_end, n, &gap))
         return false;
     if (gap >= n - from)
         return false;
@@ -127,7 +141,7 @@ static bool outliers_begin(const parts *p, size_t element, size_t n, outlier_rea
     if ((size_t)(p->end - p->outliers) / element < p->n_outliers)
         return false;
     const uint8_t *values = p->end - p->n_outliers * element;
-    *o = (outlier_reader){.gaps = p->outliers, .gaps_end = values, .values = values, .n_left = p->n_outliers};
+    *o = (outlier_reader){.steps = p->outliers, .steps_end = values, .values = values, .n_left = p->n_outliers};
     return next_outlier(o, 0, n);
 }
 
@@ -158,7 +172,7 @@ static bool decode_tile(const chunk_plan *plan, enum code_width width, const pac
     size_t n_blocks = (t->n + BLOCK - 1) / BLOCK;
     if (t->quantiser && width == CODES16)
         return k->decode_tile[plan->dtype](t);
-    if (!k->unpack[width](t->kinds, t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
+    if (!k->unpack[width](t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
         return false;
     k->unpredict[width](t->predictor, t->codes, n_blocks * BLOCK, t->strides);
     if (t->quantiser)
@@ -170,16 +184,14 @@ static bool decode_tile(const chunk_plan *plan, enum code_width width, const pac
 static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, size_t n, const quantiser *q, uint8_t *x,
                         bool stream, const uint8_t *prefetch, outlier_reader *outliers)
 {
-    size_t kinds = ((n + BLOCK - 1) / BLOCK + 1) / 2, size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype);
-    if ((size_t)(p->outliers - p->codes) < kinds)
+    size_t size = code_bytes(p->width), element = comet_dtype_bytes(plan->dtype), carried = q ? codes_carried(plan) : 0;
+    block_reader in;
+    if (!blocks_read_begin(p->codes, p->outliers, (n + BLOCK - 1) / BLOCK, &in))
         return false;
-    size_t carried = q ? codes_carried(plan) : 0;
-    block_reader in = {p->codes + kinds, p->outliers};
     for (size_t i = 0; i < n; i += QUANT_TILE) {
         if (carried && i)
             memcpy(codes - carried * size, codes + (QUANT_TILE - carried) * size, carried * size);
         packed_tile t = {.quantiser = q,
-                         .kinds = p->codes,
                          .in = &in,
                          .n = (size_t)min_u64(QUANT_TILE, n - i),
                          .first = (uint32_t)i,
@@ -193,7 +205,7 @@ static bool decode_fast(const chunk_plan *plan, const parts *p, uint8_t *codes, 
         if (!decode_tile(plan, p->width, &t) || (q && !put_outliers(outliers, element, x, 0, i + t.n, n)))
             return false;
     }
-    return in.next == in.end;
+    return blocks_read_finished(&in);
 }
 
 static void dequantise_chunk(const chunk_plan *plan, const parts *p, const quantiser *q, const uint8_t *codes, size_t n,
@@ -238,6 +250,10 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     stream = stream && p->n_outliers <= n / 256; /* single elements are slow to write after the rest went around the caches */
     if (p->mode == CHUNK_FAST) {
         if (!decode_fast(plan, p, codes, n, together ? &q : NULL, x, stream, ws->prefetch, &outliers))
+            return false;
+    } else if (p->mode == CHUNK_PARTS) {
+        if (!parts_decode(ws, &plan->shape, p->width, p->predictor, p->identity, p->codes, (size_t)(p->outliers - p->codes),
+                          codes, n))
             return false;
     } else if (p->predictor >= PREDICT_WAVE) {
         size_t bytes = (size_t)(p->outliers - p->codes);

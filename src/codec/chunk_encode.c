@@ -8,10 +8,12 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "codec/blocks.h"
 #include "codec/choice.h"
 #include "codec/dense.h"
 #include "codec/elements.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 void chunk_stats_init(chunk_stats *stats)
 {
@@ -194,49 +196,52 @@ static void make_codes(chunk *c)
 
 /* ---- sections of the payload ---- */
 
-/* The ends of the growing parts of a fast payload. */
-typedef struct fast_output {
-    uint8_t *kinds, *next;
-} fast_output;
-
-static fast_output fast_begin(const chunk *c, uint8_t *out)
+static size_t n_blocks_of(size_t n)
 {
-    size_t n_blocks = (c->n + BLOCK - 1) / BLOCK;
-    return (fast_output){.kinds = out, .next = out + (n_blocks + 1) / 2};
+    return (n + BLOCK - 1) / BLOCK;
+}
+
+static block_writer fast_begin(const chunk *c, uint8_t *out)
+{
+    return blocks_write_begin(out, c->ws->aside.data, n_blocks_of(c->n));
+}
+
+static uint8_t *fast_end(const chunk *c, const block_writer *w)
+{
+    return blocks_write_end(w, c->ws->aside.data, n_blocks_of(c->n));
 }
 
 /* Predicts and packs the codes of elements [i, i + n). */
-static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, fast_output *f)
+static void fast_tile(const chunk *c, const choice *how, size_t i, size_t n, block_writer *w)
 {
     const codec_kernels *k = c->plan->kernels;
     strides s = {c->plan->shape.channels, c->plan->shape.line};
-    size_t n_blocks = (n + BLOCK - 1) / BLOCK;
+    size_t n_blocks = n_blocks_of(n);
     k->predict[c->width](how->predictor, how->identity, c->codes + i * code_bytes(c->width), n_blocks * BLOCK, s,
                          c->ws->residuals.data);
-    f->next = k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, f->kinds, f->next);
+    k->pack[c->width](c->ws->residuals.data, n_blocks, i / BLOCK, w);
 }
 
 /* Returns the end. */
 static uint8_t *write_fast(const chunk *c, const choice *how, uint8_t *out)
 {
-    fast_output f = fast_begin(c, out);
+    block_writer w = fast_begin(c, out);
     for (size_t i = 0; i < c->n; i += QUANT_TILE)
-        fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &f);
-    return f.next;
+        fast_tile(c, how, i, (size_t)min_u64(QUANT_TILE, c->n - i), &w);
+    return fast_end(c, &w);
 }
 
 /* Quantises to 16 bits and writes in one pass. Returns the end, or NULL if 16 bits do not suit the elements. */
 static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *out)
 {
-    fast_output f = fast_begin(c, out);
+    block_writer w = fast_begin(c, out);
     tile_job job = {.quantiser = &c->quantiser,
                     .moments = &c->moments,
                     .predictor = how->predictor,
                     .identity = how->identity,
                     .strides = {c->plan->shape.channels, c->plan->shape.line},
                     .residuals = c->ws->residuals.data,
-                    .kinds = f.kinds,
-                    .out = &f.next};
+                    .out = &w};
     int16_t *codes = (int16_t *)(void *)c->codes;
     const uint8_t *prefetch = c->ws->prefetch;
     size_t carried = codes_carried(c->plan);
@@ -253,12 +258,28 @@ static uint8_t *quantise_and_write_fast(chunk *c, const choice *how, uint8_t *ou
         if (!codes16_suit(c))
             return NULL;
     }
-    return f.next;
+    return fast_end(c, &w);
+}
+
+/* Is the chunk coded in parts, or else raw? */
+static bool in_parts(const chunk *c)
+{
+    return c->plan->profile == COMET_PROFILE_DEVICE && c->plan->level == COMET_LEVEL_DENSE;
+}
+
+/* Codes of 64 bits are never in parts. */
+static uint8_t *write_in_parts(const chunk *c, const choice *how, uint8_t *out, size_t most)
+{
+    if (c->width == CODES64)
+        return NULL;
+    return parts_encode(c->ws, &c->plan->shape, c->width, how->predictor, how->identity, c->codes, c->n, out, most);
 }
 
 /* Writes codes dense, or fast where dense tables do not pay; *how then says which. Returns the end. */
 static uint8_t *write_codes(chunk *c, choice *how, uint8_t *out, size_t most)
 {
+    if (in_parts(c))
+        return write_in_parts(c, how, out, most);
     if (how->dense && how->predictor >= PREDICT_WAVE) {
         uint8_t *end = dense_encode_wave(c->plan->kernels, c->ws, c->width, how->predictor, &c->wave, out, most);
         if (end)
@@ -284,6 +305,11 @@ static chunk_payload write_raw(const chunk *c)
     return (chunk_payload){out, chunk_bound(c->n, c->element)};
 }
 
+static enum chunk_mode mode_of(const chunk *c, const choice *how)
+{
+    return in_parts(c) ? CHUNK_PARTS : how->dense ? CHUNK_DENSE : CHUNK_FAST;
+}
+
 /* Adds header and outliers to the codes, which end at `codes_end` or are NULL. Returns no payload if a raw one is as short. */
 static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_end)
 {
@@ -294,7 +320,7 @@ static chunk_payload finish(const chunk *c, const choice *how, uint8_t *codes_en
     uint8_t *end = codes_end;
     if (c->n_failed)
         end = c->plan->kernels->write_outliers(c->x, c->element, c->failed, c->n, codes_end);
-    head[0] = how->dense ? CHUNK_DENSE : CHUNK_FAST;
+    head[0] = (uint8_t)mode_of(c, how);
     head[1] = (uint8_t)c->width;
     head[2] = (uint8_t)how->predictor;
     head[3] = (uint8_t)(how->identity | (c->quantiser.mode == QUANTISE_NONZERO ? CHUNK_NONZERO : 0));
@@ -331,6 +357,18 @@ static void consider_wave(chunk *c, choice *how)
     dense_wave_begin(c->ws, c->width);
     wave_kernels_of(c->plan->kernels)->gather[c->width](&c->wave, c->codes, dense_wave_cells(c->ws, c->width));
     choose_wave(c->plan, c->ws, c->width, &c->wave, how);
+}
+
+static choice choose(chunk *c)
+{
+    choice how = {.dense = true};
+    if (!in_parts(c)) {
+        how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
+        consider_wave(c, &how);
+    } else if (c->width != CODES64) {
+        how.predictor = parts_choose(c->ws, &c->plan->shape, c->width, c->codes, c->n, &how.identity);
+    }
+    return how;
 }
 
 static uint64_t count_nonfinite(const chunk *c)
@@ -400,8 +438,7 @@ static chunk_payload encode_in_stages(chunk *c, chunk_stats *stats)
     double t0 = comet_seconds();
     make_codes(c);
     double t1 = comet_seconds();
-    choice how = choose_coding(c->plan, c->ws, c->width, c->codes, c->n, true);
-    consider_wave(c, &how);
+    choice how = choose(c);
     double t2 = comet_seconds();
     chunk_payload p = write_coded(c, &how);
     stats->seconds_quantise += t1 - t0;

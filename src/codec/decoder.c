@@ -104,6 +104,8 @@ static chunk_plan plan_of(const comet_decoder *decoder, const frame_header *h)
                        .shape = h->shape,
                        .chunk_elements = h->chunk_elements,
                        .lossless = h->flags & FLAG_LOSSLESS,
+                       .level = h->level,
+                       .profile = h->profile,
                        .seed = h->seed};
     enum quantiser_mode mode = h->flags & FLAG_DITHER    ? QUANTISE_DITHER
                                : h->flags & FLAG_SUPPORT ? QUANTISE_SUPPORT

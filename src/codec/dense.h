@@ -24,9 +24,6 @@ static inline size_t dense_escapes_room(size_t cells)
     return (cells + 32) * sizeof(uint32_t);
 }
 
-/* Makes the other tables from t->start. */
-void dense_fill_tables(symbol_tables *t);
-
 /* Appends the codes at `codes` to out; returns the new end, or NULL if that would be `most` bytes or more. */
 uint8_t *dense_encode(const codec_kernels *k, workspace *ws, enum code_width width, enum predictor predictor, bool identity,
                       const lanes *l, const void *codes, uint8_t *out, size_t most);

@@ -100,7 +100,7 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
         all.n_nonzero += s->n_nonzero;
         all.n_nonfinite += s->n_nonfinite;
         all.n_outliers += s->n_outliers;
-        for (int mode = 0; mode < 3; mode++)
+        for (int mode = 0; mode < N_CHUNK_MODES; mode++)
             all.n_chunks[mode] += s->n_chunks[mode];
         all.seconds_quantise += s->seconds_quantise;
         all.seconds_predict += s->seconds_predict;
@@ -126,21 +126,10 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
                          .n_chunks = r->header.n_chunks,
                          .n_chunks_raw = all.n_chunks[CHUNK_RAW],
                          .n_chunks_fast = all.n_chunks[CHUNK_FAST],
-                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE],
+                         .n_chunks_dense = all.n_chunks[CHUNK_DENSE] + all.n_chunks[CHUNK_PARTS],
                          .seconds_quantise = all.seconds_quantise,
                          .seconds_predict = all.seconds_predict,
                          .seconds_code = all.seconds_code};
-}
-
-static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb)
-{
-    frame_header h = {.tensor = *tensor, .shape = plan->shape, .level = params->level, .eb = plan->lossless ? 0 : eb};
-    h.flags = (uint8_t)((plan->lossless ? FLAG_LOSSLESS : 0) | (params->keep_support ? FLAG_SUPPORT : 0) |
-                        (params->dither && !plan->lossless ? FLAG_DITHER : 0) | (params->content_checksum ? FLAG_CHECKSUM : 0));
-    h.seed = h.flags & FLAG_DITHER ? params->dither_seed : 0;
-    h.chunk_elements = plan->chunk_elements;
-    h.n_chunks = ceil_div_u64(plan->shape.n_elements, plan->chunk_elements);
-    return h;
 }
 
 /* Encodes one frame with an absolute bound. Sets *frame_bytes even if the frame does not fit, unless not even the index
@@ -151,7 +140,7 @@ static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const
 {
     encoder_set_bound(plan, params, eb);
     run r = {.encoder = encoder, .plan = plan, .src = src, .dst = dst, .capacity = capacity};
-    r.header = header_of(plan, tensor, params, eb);
+    r.header = encoder_header(plan, tensor, params, eb);
     uint64_t prefix = frame_prefix_bytes(tensor->n_dims, r.header.n_chunks);
     if (prefix > capacity)
         return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; header and index alone need %llu", capacity,
@@ -298,7 +287,8 @@ comet_status comet_compress_bound(const comet_tensor *tensor, const comet_params
         status = comet_fail(COMET_ERROR_ARGUMENT, "comet_compress_bound: null pointer");
     if (status != COMET_OK)
         return status;
-    uint64_t chunk = params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level);
+    uint64_t chunk =
+        params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&g, params->level, params->profile);
     uint64_t n_chunks = ceil_div_u64(g.n_elements, chunk);
     uint64_t overhead = frame_prefix_bytes(tensor->n_dims, n_chunks) + n_chunks * CHUNK_HEADER_BYTES;
     uint64_t data = g.n_elements * comet_dtype_bytes(tensor->dtype);

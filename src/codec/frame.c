@@ -5,7 +5,7 @@
  *   4  version, u16           24  dither seed, u64         56  bytes of the frame, u64
  *   6  header bytes, u16      32  elements, u64            64  dims, u64 each
  *   8  dtype, layout,         40  chunk elements, u64          then XXH64 of all that
- *      n_dims, flags, level, three zeros
+ *      n_dims, flags, level, profile, two zeros
  *
  * The index follows: for each chunk its bytes, u32, and the low half of its XXH64 (0 without FLAG_CHECKSUM), then XXH64 of the
  * entries.
@@ -20,9 +20,9 @@
 
 static const uint8_t magic[4] = {'C', 'O', 'M', 'T'};
 
-void frame_write_header(const frame_header *h, uint8_t *f)
+void frame_write_fields(const frame_header *h, uint8_t *f)
 {
-    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims), entries = (size_t)h->n_chunks * INDEX_ENTRY_BYTES;
+    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims);
     memset(f, 0, header);
     memcpy(f, magic, sizeof magic);
     store_u16(f + 4, FRAME_VERSION);
@@ -32,6 +32,7 @@ void frame_write_header(const frame_header *h, uint8_t *f)
     f[10] = (uint8_t)h->tensor.n_dims;
     f[11] = h->flags;
     f[12] = (uint8_t)h->level;
+    f[13] = (uint8_t)h->profile;
     memcpy(f + 16, &h->eb, 8);
     store_u64(f + 24, h->seed);
     store_u64(f + 32, h->shape.n_elements);
@@ -40,6 +41,12 @@ void frame_write_header(const frame_header *h, uint8_t *f)
     store_u64(f + 56, h->frame_bytes);
     for (uint32_t i = 0; i < h->tensor.n_dims; i++)
         store_u64(f + HEADER_FIXED_BYTES + 8 * i, h->tensor.dims[i]);
+}
+
+void frame_write_header(const frame_header *h, uint8_t *f)
+{
+    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims), entries = (size_t)h->n_chunks * INDEX_ENTRY_BYTES;
+    frame_write_fields(h, f);
     store_u64(f + header - CHECKSUM_BYTES, comet_checksum(f, header - CHECKSUM_BYTES));
     store_u64(f + header + entries, comet_checksum(f + header, entries));
 }
@@ -56,11 +63,11 @@ static comet_status check_envelope(const uint8_t *f, size_t bytes)
         return comet_fail(COMET_ERROR_CORRUPT, "not a valid frame: %zu bytes are fewer than a header", bytes);
     if (memcmp(f, magic, sizeof magic) != 0)
         return corrupt("it does not begin with COMT");
-    if (load_u16(f + 4) == 1)
+    if (load_u16(f + 4) == 1 || load_u16(f + 4) == 2)
         return comet_fail(COMET_ERROR_UNSUPPORTED,
-                          "frame format version 1 is from before the first release; this library reads version %d: compress "
+                          "frame format version %u is from before the first release; this library reads version %d: compress "
                           "the tensor again",
-                          FRAME_VERSION);
+                          load_u16(f + 4), FRAME_VERSION);
     if (load_u16(f + 4) != FRAME_VERSION)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "frame format version %u; this library reads version %d", load_u16(f + 4),
                           FRAME_VERSION);
@@ -77,15 +84,17 @@ static comet_status check_envelope(const uint8_t *f, size_t bytes)
 static comet_status check_fields(const frame_header *h, const uint8_t *f)
 {
     bool lossless = h->flags & FLAG_LOSSLESS;
-    if (h->flags & ~FLAGS_KNOWN || f[12] > COMET_LEVEL_AUTO || f[13] || f[14] || f[15])
+    if (h->flags & ~FLAGS_KNOWN || f[12] > COMET_LEVEL_AUTO || f[13] > COMET_PROFILE_DEVICE || f[14] || f[15])
         return comet_fail(COMET_ERROR_UNSUPPORTED, "the frame uses options that this library does not know");
+    if (h->profile == COMET_PROFILE_DEVICE && h->level == COMET_LEVEL_AUTO)
+        return corrupt("its level does not go with its profile");
     if (!isfinite(h->eb) || h->eb < 0 || (h->eb == 0) != lossless)
         return corrupt("the error bound is out of range");
     if (h->flags & FLAG_DITHER && h->flags & (FLAG_LOSSLESS | FLAG_SUPPORT))
         return corrupt("dither does not go with its other options");
     if (load_u64(f + 32) != h->shape.n_elements)
         return corrupt("the element count does not fit the dimensions");
-    if (h->chunk_elements < MIN_CHUNK_ELEMENTS || h->chunk_elements > MAX_CHUNK_ELEMENTS)
+    if (h->chunk_elements < MIN_CHUNK_ELEMENTS || h->chunk_elements > geometry_most_elements(h->level, h->profile))
         return corrupt("the chunk size is out of range");
     if (h->n_chunks != ceil_div_u64(h->shape.n_elements, h->chunk_elements))
         return corrupt("the chunk count does not fit the element count");
@@ -103,6 +112,7 @@ comet_status frame_read_header(const uint8_t *f, size_t bytes, frame_header *h)
         .tensor = {.size = sizeof h->tensor, .dtype = (comet_dtype)f[8], .layout = (comet_layout)f[9], .n_dims = f[10]},
         .flags = f[11],
         .level = (comet_level)f[12],
+        .profile = (comet_profile)f[13],
         .seed = load_u64(f + 24),
         .chunk_elements = load_u64(f + 40),
         .n_chunks = load_u64(f + 48),
@@ -152,6 +162,7 @@ comet_status comet_frame_describe(const void *frame, size_t bytes, comet_frame_i
                                     .content_checksum = (h.flags & FLAG_CHECKSUM) != 0,
                                     .dither_seed = h.seed,
                                     .level = h.level,
+                                    .profile = h.profile,
                                     .n_elements = h.shape.n_elements,
                                     .tensor_bytes = h.shape.n_elements * comet_dtype_bytes(h.tensor.dtype),
                                     .frame_bytes = h.frame_bytes,

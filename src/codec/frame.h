@@ -4,14 +4,14 @@
 
 #include "codec/geometry.h"
 
-#define FRAME_VERSION 2
+#define FRAME_VERSION 3
 #define HEADER_FIXED_BYTES ((size_t)64)
 #define CHECKSUM_BYTES ((size_t)8)
 #define INDEX_ENTRY_BYTES ((size_t)8)
 
 enum frame_flag { FLAG_LOSSLESS = 1, FLAG_SUPPORT = 2, FLAG_DITHER = 4, FLAG_CHECKSUM = 8, FLAGS_KNOWN = 15 };
 
-enum chunk_mode { CHUNK_RAW = 0, CHUNK_FAST = 1, CHUNK_DENSE = 2 };
+enum chunk_mode { CHUNK_RAW = 0, CHUNK_FAST = 1, CHUNK_DENSE = 2, CHUNK_PARTS = 3, N_CHUNK_MODES };
 enum chunk_flag { CHUNK_IDENTITY = 1, CHUNK_NONZERO = 2 };
 
 typedef struct frame_header {
@@ -19,6 +19,7 @@ typedef struct frame_header {
     geometry shape;
     uint8_t flags;
     comet_level level;
+    comet_profile profile;
     double eb;
     uint64_t seed;
     uint64_t chunk_elements, n_chunks;
@@ -46,6 +47,9 @@ static inline size_t frame_chunk_length(const frame_header *h, uint64_t k)
 {
     return (size_t)min_u64(h->chunk_elements, h->shape.n_elements - k * h->chunk_elements);
 }
+
+/* Writes the header's fields; its checksum stays 0. */
+void frame_write_fields(const frame_header *h, uint8_t *frame);
 
 /* Writes the header, and the index's checksum after the entries, which must be in place. */
 void frame_write_header(const frame_header *h, uint8_t *frame);

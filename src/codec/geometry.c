@@ -8,7 +8,9 @@
 #define MAX_LINE ((uint64_t)1 << 18) /* longer lines are taken as a flat sequence */
 #define FLAT_LINE ((size_t)4096)
 #define MAX_CHANNELS ((uint64_t)1 << 14)
-#define FAST_CHUNK ((uint64_t)1 << 17) /* elements: the codes of a chunk stay in the second-level cache */
+#define FAST_CHUNK ((uint64_t)1 << 17)         /* elements: the codes of a chunk stay in the second-level cache */
+#define DEVICE_FAST_CHUNK ((uint64_t)1 << 13)  /* the codes of a chunk stay in the memory that a work-group shares */
+#define DEVICE_DENSE_CHUNK ((uint64_t)1 << 18) /* so many share tables */
 #define DENSE_CHUNK ((uint64_t)1 << 18)
 #define WIDE_CHUNK ((uint64_t)1 << 22) /* dense, where lines are long */
 #define WAVE_CHUNK ((uint64_t)3 << 19) /* dense, with lanes in a wave: tables and states take 400 bytes a chunk */
@@ -177,12 +179,40 @@ static uint64_t fast_chunk_lines(const geometry *g)
     return unit <= lines ? lines / unit * unit : lines;
 }
 
-uint64_t geometry_chunk_elements(const geometry *g, comet_level level)
+uint64_t geometry_most_elements(comet_level level, comet_profile profile)
+{
+    if (profile == COMET_PROFILE_HOST)
+        return MAX_CHUNK_ELEMENTS;
+    return level == COMET_LEVEL_FAST ? DEVICE_FAST_CHUNK : DEVICE_DENSE_CHUNK;
+}
+
+size_t geometry_part_elements(const geometry *g)
+{
+    if (g->line > PART_MOST)
+        return g->channels > PART_MOST ? PART_MOST : PART_MOST / g->channels * g->channels;
+    uint64_t lines = PART_MOST / g->line;
+    if (g->lines <= lines)
+        return (size_t)(lines / g->lines * g->lines) * g->line;
+    return (size_t)ceil_div_u64(g->lines, ceil_div_u64(g->lines, lines)) * g->line;
+}
+
+static uint64_t device_chunk(const geometry *g, comet_level level)
+{
+    size_t part = geometry_part_elements(g);
+    return level == COMET_LEVEL_FAST ? DEVICE_FAST_CHUNK : DEVICE_DENSE_CHUNK / part * part;
+}
+
+static uint64_t host_chunk(const geometry *g, comet_level level)
 {
     uint64_t lines = level == COMET_LEVEL_FAST ? fast_chunk_lines(g)
                      : waves_suit(g)           ? wave_chunk_lines(g)
                                                : dense_chunk_lines(g);
-    uint64_t elements = min_u64(lines * g->line, MAX_CHUNK_ELEMENTS);
+    return min_u64(lines * g->line, MAX_CHUNK_ELEMENTS);
+}
+
+uint64_t geometry_chunk_elements(const geometry *g, comet_level level, comet_profile profile)
+{
+    uint64_t elements = profile == COMET_PROFILE_DEVICE ? device_chunk(g, level) : host_chunk(g, level);
     elements = min_u64(elements, g->n_elements);
     return elements < MIN_CHUNK_ELEMENTS ? MIN_CHUNK_ELEMENTS : elements;
 }

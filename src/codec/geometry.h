@@ -22,7 +22,15 @@ typedef struct geometry {
 comet_status geometry_make(const comet_tensor *tensor, geometry *g);
 
 /* The chunk size that is used where the caller gives none. */
-uint64_t geometry_chunk_elements(const geometry *g, comet_level level);
+uint64_t geometry_chunk_elements(const geometry *g, comet_level level, comet_profile profile);
+
+/* The most elements that a chunk may have. */
+uint64_t geometry_most_elements(comet_level level, comet_profile profile);
+
+#define PART_MOST ((size_t)12544) /* 112 x 112, so four planes of 56 x 56, 16 of 28 x 28, a quarter of 224 x 224 */
+
+/* Elements of a part, in chunks that are coded in parts: whole planes where they fit, else equal parts of a plane. */
+size_t geometry_part_elements(const geometry *g);
 
 /* The lanes of a chunk of n elements in a frame whose chunks hold chunk_elements. */
 lanes geometry_lanes(const geometry *g, uint64_t chunk_elements, size_t n);

@@ -1,7 +1,9 @@
 /* Sizes of a thread's buffers. */
+#include "codec/blocks.h"
 #include "codec/chunk.h"
 #include "codec/dense.h"
 #include "codec/linear.h"
+#include "codec/parts.h"
 
 /* Zeros before the first code: a line, a position and a block (vectors begin early), rounded up to whole blocks. */
 static size_t padding(const chunk_plan *plan)
@@ -81,9 +83,15 @@ comet_status workspace_reserve_encoder(workspace *ws, const comet_allocator *all
     if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->residuals, QUANT_TILE * code_bytes(CODES64));
     if (status == COMET_OK)
+        status = comet_buffer_reserve(allocator, &ws->aside, blocks_aside_bytes(n / BLOCK + 2));
+    if (status == COMET_OK)
         status = comet_buffer_reserve(allocator, &ws->out, payload_room(plan));
     if (status != COMET_OK || plan->level == COMET_LEVEL_FAST)
         return status;
+    if (plan->profile == COMET_PROFILE_DEVICE) {
+        status = comet_buffer_reserve(allocator, &ws->symbols, parts_symbols_room(n));
+        return status == COMET_OK ? comet_buffer_reserve(allocator, &ws->words, parts_words_room(n)) : status;
+    }
     dense_room room = dense_room_of(plan, plan->waves);
     status = comet_buffer_reserve(allocator, &ws->cells, room.kept * code_bytes(CODES32));
     if (status == COMET_OK)
@@ -103,15 +111,17 @@ comet_status workspace_reserve_decoder(workspace *ws, const comet_allocator *all
         status = comet_buffer_reserve(allocator, &ws->out, needs->copy_bytes);
     if (status == COMET_OK && needs->dense)
         status = comet_buffer_reserve(allocator, &ws->cells, dense_room_of(plan, needs->waves).kept * code_bytes(needs->width));
-    if (status == COMET_OK && needs->dense)
+    if (status == COMET_OK && needs->parts)
+        status = comet_buffer_reserve(allocator, &ws->words, parts_cells_room());
+    if (status == COMET_OK && (needs->dense || needs->parts))
         status = comet_buffer_reserve(allocator, &ws->table, sizeof(symbol_tables));
     return status;
 }
 
 void workspace_free(workspace *ws, const comet_allocator *allocator)
 {
-    comet_buffer *const all[] = {&ws->codes, &ws->failed, &ws->residuals, &ws->cells,  &ws->symbols,
-                                 &ws->words, &ws->table,  &ws->out,       &ws->changed};
+    comet_buffer *const all[] = {&ws->codes,   &ws->failed, &ws->residuals, &ws->aside, &ws->cells,
+                                 &ws->symbols, &ws->words,  &ws->table,     &ws->out,   &ws->changed};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         comet_buffer_free(allocator, all[i]);
 }

@@ -119,6 +119,28 @@ static void test_bad_options(void **state)
     check_round_trip(&good.tensor, &p, good.x);
 }
 
+/* Chunks of profile device are small, and level auto has none. */
+static void test_profiles(void **state)
+{
+    comet_params p = params_of(COMET_LEVEL_FAST, 0.1);
+    p.profile = COMET_PROFILE_DEVICE;
+    p.chunk_elements = 8193;
+    refuse_params(p);
+    p.chunk_elements = 8192;
+    check_round_trip(&good.tensor, &p, good.x);
+    p.level = COMET_LEVEL_DENSE;
+    p.chunk_elements = (1 << 18) + 1;
+    refuse_params(p);
+    p.chunk_elements = 1 << 18;
+    check_round_trip(&good.tensor, &p, good.x);
+    p.level = COMET_LEVEL_AUTO;
+    p.chunk_elements = 0;
+    refuse_params(p);
+    p.level = COMET_LEVEL_FAST;
+    p.profile = (comet_profile)2;
+    refuse_params(p);
+}
+
 static void test_unknown_enums(void **state)
 {
     static const int unknown[] = {-1, 5, 100, INT32_MAX, INT32_MIN};
@@ -437,6 +459,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bad_bounds),
         cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_profiles),
         cmocka_unit_test(test_unknown_enums),
         cmocka_unit_test(test_wrong_struct_sizes),
         cmocka_unit_test(test_bad_tensors),

@@ -173,7 +173,7 @@ static void test_frame_info(void **state)
     blob frame = encode(NULL, &t, &p, x, NULL);
     comet_frame_info info = info_of(frame);
     assert_memory_equal(&info.tensor, &t, sizeof t);
-    assert_true(info.size == sizeof info && info.version == 2 && info.eb == 0.125 && info.level == COMET_LEVEL_AUTO);
+    assert_true(info.size == sizeof info && info.version == 3 && info.eb == 0.125 && info.level == COMET_LEVEL_AUTO);
     assert_true(info.keep_support && info.content_checksum && !info.dither && !info.lossless);
     assert_true(info.n_elements == 2 * 8 * 30 * 40 && info.tensor_bytes == 2 * info.n_elements);
     assert_true(info.frame_bytes == frame.bytes && info.chunk_elements == 640 && info.n_chunks == 30);

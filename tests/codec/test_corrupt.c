@@ -5,6 +5,7 @@
  */
 #include "testing.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "fuzz/frame_repair.h"
@@ -264,7 +265,8 @@ static void test_impossible_headers(void **state)
         for (size_t i = 0; i < COUNT_OF(bad_bounds); i++)
             refuse_header(f, AT_EB, bad_bounds[i]);
         refuse_header(f, AT_EB, info.lossless ? UINT64_C(0x3ff0000000000000) : 0);
-        refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(1) << 40);    /* a byte that must be 0 */
+        refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(2) << 40);    /* a profile that is none */
+        refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(1) << 48);    /* a byte that must be 0 */
         refuse_header(f, 8, load_u64(f.data + 8) | UINT64_C(0x10) << 24); /* a flag that is none */
         if (!info.lossless)
             refuse_header(f, 8, load_u64(f.data + 8) | (uint64_t)(FLAG_DITHER | FLAG_SUPPORT) << 24);
@@ -380,8 +382,12 @@ static void test_impossible_chunk_fields(void **state)
         uint8_t mode = info.n_chunks ? f.data[info.header_bytes] : CHUNK_RAW;
         if (mode == CHUNK_RAW)
             continue;
-        for (unsigned v = CHUNK_DENSE + 1; v < 256; v++)
+        bool device = info.profile == COMET_PROFILE_DEVICE;
+        for (unsigned v = N_CHUNK_MODES; v < 256; v++)
             refuse_field(f, 0, v);
+        refuse_field(f, 0, device ? CHUNK_DENSE : CHUNK_PARTS);
+        if (device)
+            refuse_field(f, 0, mode == CHUNK_FAST ? CHUNK_PARTS : CHUNK_FAST);
         for (unsigned v = N_CODE_WIDTHS; v < 256; v++)
             refuse_field(f, 1, v);
         for (unsigned v = N_PREDICTORS; v < 256; v++)
@@ -392,25 +398,28 @@ static void test_impossible_chunk_fields(void **state)
         refuse_field(f, 2, mode == CHUNK_FAST ? PREDICT_MEDIAN : PREDICT_UP);
         bool wave_suits = mode == CHUNK_DENSE && info.tensor.layout == COMET_LAYOUT_PLANAR && !info.lossless &&
                           info.tensor.dims[3] >= WAVE_MIN_COLUMNS && info.tensor.dims[2] >= WAVE_MIN_ROWS;
-        for (unsigned v = PREDICT_WAVE; !wave_suits && v <= PREDICT_VOLUME; v++)
+        for (unsigned v = mode == CHUNK_PARTS ? PREDICT_VOLUME : PREDICT_WAVE; !wave_suits && v <= PREDICT_VOLUME; v++)
             refuse_field(f, 2, v);
     }
 }
 
-/* Frames of version 1 get a sentence of their own. */
-static void test_version_1(void **state)
+/* Frames of the versions before the first release get a sentence of their own. */
+static void test_old_versions(void **state)
 {
     blob f = frames[0];
-    uint8_t *at = guarded_tail(&frame_room, f.bytes);
-    memcpy(at, f.data, f.bytes);
-    at[4] = 1;
-    repair_header(at, f.bytes);
     comet_frame_info info;
     comet_frame_info_init(&info);
-    assert_int_equal(comet_frame_describe(at, f.bytes, &info), COMET_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(comet_last_error(), "version 1"));
-    assert_non_null(strstr(comet_last_error(), "compress the tensor again"));
-    assert_false(try_frame(0, at, f.bytes));
+    for (int version = 1; version < FRAME_VERSION; version++) {
+        uint8_t *at = placed(f.data, f.bytes);
+        char named[20];
+        at[4] = (uint8_t)version;
+        repair_header(at, f.bytes);
+        snprintf(named, sizeof named, "version %d", version);
+        assert_int_equal(comet_frame_describe(at, f.bytes, &info), COMET_ERROR_UNSUPPORTED);
+        assert_non_null(strstr(comet_last_error(), named));
+        assert_non_null(strstr(comet_last_error(), "compress the tensor again"));
+        assert_false(try_frame(0, at, f.bytes));
+    }
 }
 
 /* ---- at random ---- */
@@ -457,7 +466,7 @@ static void test_garbage(void **state)
         for (size_t k = 0; k < bytes; k++)
             at[k] = (uint8_t)rng_next(&r);
         if (bytes > 12 && i % 2) {
-            memcpy(at, "COMT\1\0", 6);
+            memcpy(at, "COMT\3\0", 6);
             at[FRAME_AT_N_DIMS] = (uint8_t)(1 + rng_below(&r, 8));
             at[6] = (uint8_t)frame_header_bytes(at[FRAME_AT_N_DIMS]);
             at[7] = 0;
@@ -494,7 +503,7 @@ int main(void)
         cmocka_unit_test(test_headers_that_lie_consistently),
         cmocka_unit_test(test_chunk_fields),
         cmocka_unit_test(test_impossible_chunk_fields),
-        cmocka_unit_test(test_version_1),
+        cmocka_unit_test(test_old_versions),
         cmocka_unit_test(test_random_bytes),
         cmocka_unit_test(test_splices),
         cmocka_unit_test(test_garbage),

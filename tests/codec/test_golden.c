@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/checksum.h"
+#include "codec/parts.h"
 #include "fuzz/roundtrip_input.h"
 #include "zoo.h"
 
@@ -149,7 +150,7 @@ static void test_golden_frames(void **state)
 /* The golden files hold every mode, predictor and code width that the format has. */
 static void test_golden_frames_cover_the_format(void **state)
 {
-    bool predictors[2][N_PREDICTORS] = {{false}}, widths[2][N_CODE_WIDTHS] = {{false}}, raw = false, nonzero[2] = {false};
+    bool predictors[3][N_PREDICTORS] = {{false}}, widths[3][N_CODE_WIDTHS] = {{false}}, raw = false, nonzero[3] = {false};
     for (size_t i = 0; i < zoo_size; i++) {
         blob frame = zoo_frame(&zoo[i]);
         comet_frame_info info = info_of(frame);
@@ -164,10 +165,11 @@ static void test_golden_frames_cover_the_format(void **state)
     }
     assert_true(nonzero[0] && nonzero[1]);
     assert_true(raw && widths[0][CODES16] && widths[0][CODES32] && widths[0][CODES64] && widths[1][CODES16] &&
-                widths[1][CODES32]);
+                widths[1][CODES32] && widths[2][CODES16] && widths[2][CODES32]);
     for (int p = PREDICT_NONE; p < N_PREDICTORS; p++) {
         assert_true(predictors[0][p] || p == PREDICT_MEDIAN || p >= PREDICT_WAVE);
         assert_true(predictors[1][p] || p == PREDICT_UP);
+        assert_true(predictors[2][p] == parts_have((enum predictor)p));
     }
 }
 

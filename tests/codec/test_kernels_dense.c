@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "codec/dense_tables.h"
 #include "codec/kernels/dense_model.h"
 
 /* ---- the dense model and coder ---- */

@@ -5,31 +5,46 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "codec/blocks.h"
+#include "codec/kernels/block.h"
+
 /* ---- pack and unpack ---- */
 
-/* What packing produced. */
+/* What packing produced: a payload's blocks from the kinds on. */
 typedef struct packed {
-    uint8_t kinds[MOST_BLOCKS];
     uint8_t data[QUANT_TILE * 8 + 1024];
     size_t bytes;
 } packed;
 
 static void check_packed(const packed *p, const packed *ref, const codec_kernels *k, const char *what)
 {
-    bool same = memcmp(p->kinds, ref->kinds, sizeof ref->kinds) == 0 && p->bytes == ref->bytes &&
-                memcmp(p->data, ref->data, ref->bytes) == 0;
+    bool same = p->bytes == ref->bytes && memcmp(p->data, ref->data, ref->bytes) == 0;
     if (!same)
         fail_because("%s of family %s differs: %zu and %zu bytes", what, comet_isa_name(k->isa), p->bytes, ref->bytes);
+}
+
+static uint8_t aside[MOST_BLOCKS * (MAP_BYTES + 1) + 3 * WRITE_SLACK]; /* maps and wide bytes while blocks are packed */
+
+static block_writer begin_packing(packed *p, size_t n_blocks)
+{
+    assert_true(blocks_aside_bytes(n_blocks) <= sizeof aside);
+    memset(p, 0, sizeof *p);
+    return blocks_write_begin(p->data, aside, n_blocks);
+}
+
+static void end_packing(const block_writer *w, size_t n_blocks, packed *p)
+{
+    p->bytes = (size_t)(blocks_write_end(w, aside, n_blocks) - p->data);
 }
 
 /* In two calls, the second at any block. */
 static void pack_blocks(const codec_kernels *k, enum code_width width, const uint8_t *z, size_t n_blocks, size_t first_call,
                         packed *p)
 {
-    memset(p, 0, sizeof *p);
-    uint8_t *end = k->pack[width](z, first_call, 0, p->kinds, p->data);
-    end = k->pack[width](z + first_call * BLOCK * code_bytes(width), n_blocks - first_call, first_call, p->kinds, end);
-    p->bytes = (size_t)(end - p->data);
+    block_writer w = begin_packing(p, n_blocks);
+    k->pack[width](z, first_call, 0, &w);
+    k->pack[width](z + first_call * BLOCK * code_bytes(width), n_blocks - first_call, first_call, &w);
+    end_packing(&w, n_blocks, p);
 }
 
 static void check_pack(test_rng *r, enum code_width width, size_t n_blocks)
@@ -43,7 +58,7 @@ static void check_pack(test_rng *r, enum code_width width, size_t n_blocks)
     {
         pack_blocks(k, width, z, n_blocks, first_call, &p);
         check_packed(&p, &ref, k, "pack");
-        assert_true(k->pack_cost[width](z, n_blocks) == 4 * n_blocks + 8 * ref.bytes);
+        assert_true(k->pack_cost[width](z, n_blocks) == 4 * n_blocks + 8 * (ref.bytes - (n_blocks + 1) / 2));
     }
 }
 
@@ -75,9 +90,13 @@ static void test_pack_16_bit_edges(void **state)
             }
 }
 
+static bool same_place(const block_reader *a, const block_reader *b)
+{
+    return a->values == b->values && a->maps == b->maps && a->wides == b->wides;
+}
+
 /* Unpacks with every family; the verdict, and where it is good everything else, must be the reference's. */
-static void check_unpack(enum code_width width, const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity,
-                         block_reader start)
+static void check_unpack(enum code_width width, size_t first_block, size_t n_blocks, bool identity, block_reader start)
 {
     size_t bytes = n_blocks * BLOCK * code_bytes(width);
     FOR_EACH_FAMILY(k)
@@ -85,43 +104,59 @@ static void check_unpack(enum code_width width, const uint8_t *kinds, size_t fir
         uint8_t *codes, *codes_ref;
         outputs_of(bytes, &codes, &codes_ref);
         block_reader in = start, ref = start;
-        bool ok = k->unpack[width](kinds, first_block, n_blocks, identity, &in, codes);
-        bool ok_ref = reference->unpack[width](kinds, first_block, n_blocks, identity, &ref, codes_ref);
+        bool ok = k->unpack[width](first_block, n_blocks, identity, &in, codes);
+        bool ok_ref = reference->unpack[width](first_block, n_blocks, identity, &ref, codes_ref);
         if (ok != ok_ref)
             fail_because("unpack of family %s says %d where the reference says %d (width %d, %zu blocks)",
                          comet_isa_name(k->isa), ok, ok_ref, (int)width, n_blocks);
         if (ok) {
-            assert_true(in.next == ref.next);
+            assert_true(same_place(&in, &ref));
             check_outputs(codes, codes_ref, bytes, k, "unpack", n_blocks);
         }
     }
 }
 
-/* READ_SLACK bytes after the blocks may be read, then comes the guard. */
-static block_reader place_blocks(test_rng *r, const uint8_t *data, size_t bytes)
+/* READ_SLACK bytes after the blocks may be read, then comes the guard. False if the blocks have no room for all their parts. */
+static bool place_blocks(test_rng *r, const uint8_t *data, size_t bytes, size_t n_blocks, block_reader *in)
 {
     uint8_t *at = guarded_tail(&input, bytes + READ_SLACK);
     memcpy(at, data, bytes);
     for (size_t i = 0; i < READ_SLACK; i++)
         at[bytes + i] = (uint8_t)rng_next(r);
-    return (block_reader){at, at + bytes};
+    return blocks_read_begin(at, at + bytes, n_blocks, in);
+}
+
+/* Where the parts are, counted block by block. */
+static void check_places(const block_reader *in, const packed *p, size_t n_blocks)
+{
+    size_t n_wide = 0, n_maps = 0;
+    for (size_t b = 0; b < n_blocks; b++) {
+        unsigned kind = get_kind(p->data, b);
+        n_maps += kind == KIND_WIDE ? p->data[p->bytes - 1 - n_wide] >> 7 : kind >= 1 && kind <= KIND_BITMAP_MAX;
+        n_wide += kind == KIND_WIDE;
+    }
+    assert_true(in->values == in->kinds + (n_blocks + 1) / 2 && in->values_end == in->maps);
+    assert_true(in->wides == in->kinds + p->bytes && in->maps == in->wides - n_wide - MAP_BYTES * n_maps);
 }
 
 static void check_unpack_inverts_pack(test_rng *r, enum code_width width, size_t n_blocks)
 {
     static uint8_t z[QUANT_TILE * 8], back[QUANT_TILE * 8];
     static packed p;
+    block_reader start, cut;
     fill_residuals(r, width, n_blocks * BLOCK, z);
     pack_blocks(reference, width, z, n_blocks, rng_below(r, n_blocks + 1), &p);
-    block_reader start = place_blocks(r, p.data, p.bytes);
+    assert_true(place_blocks(r, p.data, p.bytes, n_blocks, &start));
+    check_places(&start, &p, n_blocks);
     block_reader in = start;
-    assert_true(reference->unpack[width](p.kinds, 0, n_blocks, true, &in, back));
-    assert_true(in.next == in.end);
+    assert_true(reference->unpack[width](0, n_blocks, true, &in, back));
+    assert_true(blocks_read_finished(&in));
     assert_memory_equal(back, z, n_blocks * BLOCK * code_bytes(width));
     for (int identity = 0; identity < 2; identity++)
-        check_unpack(width, p.kinds, 0, n_blocks, identity, start);
-    for (int cut = 0; cut < 4; cut++) /* bytes missing at the end */
-        check_unpack(width, p.kinds, 0, n_blocks, false, place_blocks(r, p.data, p.bytes - rng_below(r, p.bytes + 1)));
+        check_unpack(width, 0, n_blocks, identity, start);
+    for (int i = 0; i < 4; i++) /* bytes missing at the end */
+        if (place_blocks(r, p.data, p.bytes - rng_below(r, p.bytes + 1), n_blocks, &cut))
+            check_unpack(width, 0, n_blocks, false, cut);
 }
 
 static void test_unpack(void **state)
@@ -132,19 +167,49 @@ static void test_unpack(void **state)
             check_unpack_inverts_pack(&r, (enum code_width)width, 1 + rng_below(&r, i % 16 ? 9 : MOST_BLOCKS));
 }
 
-/* Kinds and blocks that no encoder wrote. */
+/* Kinds and blocks that no encoder wrote: room for their parts is made or not, at random. */
 static void test_unpack_of_damaged_streams(void **state)
 {
     test_rng r = {33};
+    int n_begun = 0;
     for (int i = 0; i < 12000; i++) {
         enum code_width width = (enum code_width)rng_below(&r, N_CODE_WIDTHS);
-        uint8_t kinds[16], data[1024];
-        size_t first_block = rng_below(&r, 4), n_blocks = 1 + rng_below(&r, 12), bytes = rng_below(&r, sizeof data);
-        for (size_t k = 0; k < sizeof kinds; k++)
-            kinds[k] = (uint8_t)(rng_chance(&r, 3) ? rng_next(&r) : rng_below(&r, 4) * 17);
+        uint8_t data[1024];
+        size_t n_blocks = 1 + rng_below(&r, 16), first = rng_below(&r, n_blocks), bytes = rng_below(&r, sizeof data);
         for (size_t k = 0; k < bytes; k++)
             data[k] = (uint8_t)(rng_chance(&r, 2) ? rng_next(&r) & rng_next(&r) : rng_below(&r, 70));
-        check_unpack(width, kinds, first_block, n_blocks, rng_chance(&r, 2), place_blocks(&r, data, bytes));
+        for (size_t k = 0; k < (n_blocks + 1) / 2 && k < bytes; k++)
+            data[k] = (uint8_t)(rng_chance(&r, 3) ? rng_next(&r) : rng_below(&r, 4) * 17);
+        if (n_blocks % 2 && n_blocks / 2 < bytes && rng_below(&r, 20))
+            data[n_blocks / 2] &= 15;
+        block_reader start;
+        if (!place_blocks(&r, data, bytes, n_blocks, &start))
+            continue;
+        n_begun++;
+        check_unpack(width, first, n_blocks - first, rng_chance(&r, 2), start);
+    }
+    assert_true(n_begun > 6000);
+}
+
+/* One byte fewer than the parts take is refused, and so is a half byte after the last kind. */
+static void test_room_for_parts(void **state)
+{
+    enum { MOST = 70 };
+    for (size_t n_blocks = 1; n_blocks <= MOST; n_blocks++) {
+        uint8_t data[MOST / 2 + MOST * (MAP_BYTES + 1) + READ_SLACK] = {0};
+        size_t parts = (n_blocks + 1) / 2;
+        for (size_t b = 0; b < n_blocks; b++) {
+            set_kind(data, b, b % 3 == 0 ? KIND_WIDE : b % 3 == 1 ? 3 : 8);
+            parts += b % 3 == 0 ? MAP_BYTES + 1 : b % 3 == 1 ? MAP_BYTES : 0;
+        }
+        memset(data + (n_blocks + 1) / 2, 130, sizeof data - (n_blocks + 1) / 2);
+        block_reader in;
+        assert_true(blocks_read_begin(data, data + parts, n_blocks, &in));
+        assert_true(in.values == in.values_end);
+        assert_false(blocks_read_begin(data, data + parts - 1, n_blocks, &in));
+        assert_false(blocks_read_begin(data, data, n_blocks, &in));
+        data[n_blocks / 2] |= 16;
+        assert_true(n_blocks % 2 == 0 || !blocks_read_begin(data, data + parts, n_blocks, &in));
     }
 }
 
@@ -172,10 +237,9 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
     static _Alignas(64) uint8_t residuals[QUANT_TILE * sizeof(uint64_t)];
     memset(out->failed, 0, sizeof out->failed);
     out->moments = (moments){.min = INFINITY, .max = -INFINITY};
-    memset(&out->packed, 0, sizeof out->packed);
-    uint8_t *end = out->packed.data;
     uint64_t n_failed = 0;
     size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
+    block_writer w = begin_packing(&out->packed, n_blocks);
     if (k) {
         const tile_job job = {.quantiser = &c->q.q,
                               .x = c->x,
@@ -188,32 +252,32 @@ static void run_tile(const tile_case *c, const codec_kernels *k, uint8_t *codes,
                               .identity = c->identity,
                               .strides = c->strides,
                               .residuals = residuals,
-                              .kinds = out->packed.kinds,
-                              .out = &end,
+                              .out = &w,
                               .prefetch = c->identity ? NULL : (const float *)(const void *)residuals};
         n_failed = k->encode_tile[c->q.dtype](&job);
     } else {
         reference->quantise[CODES16][c->q.dtype](&c->q.q, c->x, c->q.n, c->q.first, codes, out->failed, &out->moments);
         reference->predict[CODES16](c->predictor, c->identity, codes, n_blocks * BLOCK, c->strides, residuals);
-        end = reference->pack[CODES16](residuals, n_blocks, 0, out->packed.kinds, end);
+        reference->pack[CODES16](residuals, n_blocks, 0, &w);
     }
-    out->packed.bytes = (size_t)(end - out->packed.data);
+    end_packing(&w, n_blocks, &out->packed);
     for (size_t b = 0; k && b < n_blocks; b++)
         n_failed -= (uint64_t)__builtin_popcountll(out->failed[b]);
     assert_true(n_failed == 0);
 }
 
 /* By a family, or step by step by the reference; as if some blocks lay before the tile. */
-static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const packed *p, block_reader in, uint8_t *codes,
-                             bool stream, uint8_t *x)
+static bool decode_tile_with(const tile_case *c, const codec_kernels *k, block_reader in, uint8_t *codes, bool stream,
+                             uint8_t *x)
 {
     enum { BEFORE = 6 };
     const size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
     uint8_t kinds[BEFORE / 2 + MOST_BLOCKS] = {0};
-    memcpy(kinds + BEFORE / 2, p->kinds, sizeof p->kinds);
+    memcpy(kinds + BEFORE / 2, in.kinds, (n_blocks + 1) / 2);
+    block_reader after = in;
+    after.kinds = kinds;
     const packed_tile tile = {.quantiser = &c->q.q,
-                              .kinds = kinds,
-                              .in = &in,
+                              .in = &after,
                               .n = c->q.n,
                               .first = BEFORE * BLOCK,
                               .predictor = c->predictor,
@@ -222,24 +286,28 @@ static bool decode_tile_with(const tile_case *c, const codec_kernels *k, const p
                               .codes = codes,
                               .x = x,
                               .stream = stream,
-                              .prefetch = stream ? (const float *)(const void *)p->data : NULL};
+                              .prefetch = stream ? (const float *)(const void *)aside : NULL};
     if (k)
-        return k->decode_tile[c->q.dtype](&tile) && in.next == in.end;
-    if (!reference->unpack[CODES16](p->kinds, 0, n_blocks, c->identity, &in, codes))
+        return k->decode_tile[c->q.dtype](&tile) && blocks_read_finished(&after);
+    if (!reference->unpack[CODES16](0, n_blocks, c->identity, &in, codes))
         return false;
     reference->unpredict[CODES16](c->predictor, codes, n_blocks * BLOCK, c->strides);
     reference->dequantise[CODES16][c->q.dtype](&c->q.q, codes, c->q.n, BEFORE * BLOCK, x, false);
-    return in.next == in.end;
+    return blocks_read_finished(&in);
 }
 
-/* All families decode what was packed: elements, and the codes that later tiles need. A stream one byte too short is refused.
+/* All families decode what was packed: elements, and the codes that later tiles need. Values one byte too short are refused.
  */
 static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, const uint8_t *before)
 {
     const comet_tensor t = tensor_1d(c->q.dtype, c->q.n);
     const size_t bytes = bytes_of(&t), code_bytes_total = (c->code_total + BLOCK) * 2, start = c->before * 2;
     const size_t shift = rng_chance(r, 2) ? rng_below(r, 16) * comet_dtype_bytes(c->q.dtype) : 0;
-    const block_reader in = place_blocks(r, p->data, p->bytes);
+    const size_t n_blocks = (c->q.n + BLOCK - 1) / BLOCK;
+    block_reader in;
+    assert_true(place_blocks(r, p->data, p->bytes, n_blocks, &in));
+    block_reader shorter = in;
+    shorter.values_end--;
     uint8_t *codes = need_malloc(code_bytes_total), *codes_ref = need_malloc(code_bytes_total);
     FOR_EACH_FAMILY(k)
     {
@@ -248,13 +316,13 @@ static void check_decode_tile(test_rng *r, const tile_case *c, const packed *p, 
         memset(codes, 0, code_bytes_total);
         memcpy(codes, before, start);
         memcpy(codes_ref, codes, code_bytes_total);
-        assert_true(decode_tile_with(c, NULL, p, in, codes_ref + start, false, x_ref));
-        assert_true(decode_tile_with(c, k, p, in, codes + start, rng_chance(r, 2), x));
+        assert_true(decode_tile_with(c, NULL, in, codes_ref + start, false, x_ref));
+        assert_true(decode_tile_with(c, k, in, codes + start, rng_chance(r, 2), x));
         check_outputs(x, x_ref, bytes + shift, k, "decode_tile", c->q.n);
         if (c->predictor != PREDICT_NONE)
             assert_memory_equal(codes, codes_ref, start + (c->q.n + BLOCK - 1) / BLOCK * BLOCK * 2);
-        if (p->bytes > 0)
-            assert_false(decode_tile_with(c, k, p, (block_reader){in.next, in.end - 1}, codes + start, false, x));
+        if (in.values < in.values_end)
+            assert_false(decode_tile_with(c, k, shorter, codes + start, false, x));
     }
     free(codes);
     free(codes_ref);
@@ -327,9 +395,8 @@ static void test_tiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pack),   cmocka_unit_test(test_pack_16_bit_edges),
-        cmocka_unit_test(test_unpack), cmocka_unit_test(test_unpack_of_damaged_streams),
-        cmocka_unit_test(test_tiles),
+        cmocka_unit_test(test_pack),   cmocka_unit_test(test_pack_16_bit_edges),         cmocka_unit_test(test_room_for_parts),
+        cmocka_unit_test(test_unpack), cmocka_unit_test(test_unpack_of_damaged_streams), cmocka_unit_test(test_tiles),
     };
     return cmocka_run_group_tests_name("kernels: pack", tests, make_room, free_room);
 }

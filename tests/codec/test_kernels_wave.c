@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "codec/dense.h"
+#include "codec/dense_tables.h"
 #include "codec/kernels/dense_model.h"
 
 /* A chunk in all its forms. */

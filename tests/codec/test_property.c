@@ -39,11 +39,12 @@ static void describe(const property_case *c)
     print_error("dtype %d layout %d dims", (int)t->dtype, (int)t->layout);
     for (uint32_t i = 0; i < t->n_dims; i++)
         print_error(" %llu", (unsigned long long)t->dims[i]);
-    print_error(", data %s, level %d, bound mode %d %.17g, min_ratio %g, support %d, dither %d, checksum %d, chunk %llu, "
-                "threads %zu %zu, isa %s %s, reversed %d\n",
-                data_class_name(c->data), (int)p->level, (int)p->bound_mode, p->bound, p->min_ratio, p->keep_support, p->dither,
-                p->content_checksum, (unsigned long long)p->chunk_elements, c->threads[0], c->threads[1],
-                comet_isa_name(c->isas[0]), comet_isa_name(c->isas[1]), c->reversed);
+    print_error(
+        ", data %s, level %d, bound mode %d %.17g, min_ratio %g, support %d, dither %d, checksum %d, profile %d, chunk %llu, "
+        "threads %zu %zu, isa %s %s, reversed %d\n",
+        data_class_name(c->data), (int)p->level, (int)p->bound_mode, p->bound, p->min_ratio, p->keep_support, p->dither,
+        p->content_checksum, (int)p->profile, (unsigned long long)p->chunk_elements, c->threads[0], c->threads[1],
+        comet_isa_name(c->isas[0]), comet_isa_name(c->isas[1]), c->reversed);
 }
 
 static void print_repro(uint64_t seed)
@@ -132,6 +133,7 @@ static void draw_params(property_case *c)
     p.dither_seed = rng_next(r);
     p.content_checksum = rng_chance(r, 3);
     p.min_ratio = rng_chance(r, 2) ? 0 : 20 * rng_unit(r);
+    p.profile = p.level != COMET_LEVEL_AUTO && rng_chance(r, 3) ? COMET_PROFILE_DEVICE : COMET_PROFILE_HOST;
     p.chunk_elements = rng_chance(r, 2) ? 0 : 64 + rng_below(r, rng_chance(r, 2) ? 1000 : 20000);
     c->params = p;
 }
@@ -149,6 +151,8 @@ static property_case draw_case(uint64_t seed)
     draw_params(&c);
     if (long_lines && c.params.chunk_elements && rng_chance(&c.rng, 2)) /* whole lines */
         c.params.chunk_elements = c.tensor.dims[2] * (1 + c.params.chunk_elements / 100);
+    if (c.params.profile == COMET_PROFILE_DEVICE && c.params.level == COMET_LEVEL_FAST && c.params.chunk_elements > 8192)
+        c.params.chunk_elements = 8192;
     c.data = (enum data_class)rng_below(&c.rng, N_DATA_CLASSES);
     for (int i = 0; i < 2; i++) {
         c.threads[i] = rng_chance(&c.rng, 2) ? 1 : 1 + rng_below(&c.rng, 4);

@@ -71,6 +71,16 @@ const zoo_kind zoo[] = {
     {"empty",          F32,  NCHW, {1, 0, 1, 1},    DATA_NOISE,      DENSE, ABSOLUTE, 0.1,   ZOO_PLAIN,    0,    CHUNK_RAW,   ANY_PREDICTOR,   CODES16},
     {"nonzero_fast",   F32,  NCHW, {1, 1, 20, 40},  DATA_NOISE,      FAST,  ABSOLUTE, 0.5,   ZOO_SUPPORT,  0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
     {"nonzero_dense",  F16,  NCHW, {1, 1, 45, 45},  DATA_SMOOTH,     DENSE, ABSOLUTE, 0.5,   ZOO_SUPPORT,  0,    CHUNK_DENSE, ANY_PREDICTOR,   CODES16},
+    {"device_fast",    F32,  NCHW, {1, 2, 90, 96},  DATA_RELU,       FAST,  ABSOLUTE, 0.1,   ZOO_DEVICE,   0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
+    {"device_spikes",  BF16, C16,  {1, 16, 30, 30}, DATA_SPIKES,     FAST,  ABSOLUTE, 0.02,  ZOO_DEVICE,   0,    CHUNK_FAST,  ANY_PREDICTOR,   CODES16},
+    {"parts_median",   F32,  NCHW, {1, 70, 14, 14}, DATA_RELU,       DENSE, ABSOLUTE, 0.02,  ZOO_DEVICE,   0,    CHUNK_PARTS, PREDICT_MEDIAN,  CODES16},
+    {"parts_wave",     F32,  NCHW, {1, 2, 90, 96},  DATA_RELU,       DENSE, ABSOLUTE, 0.2,   ZOO_DEVICE,   0,    CHUNK_PARTS, PREDICT_WAVE,    CODES16},
+    {"parts_left",     F32,  NCHW, {1, 5, 1, 999},  DATA_SMOOTH,     DENSE, ABSOLUTE, 0.02,  ZOO_DEVICE,   0,    CHUNK_PARTS, PREDICT_LEFT,    CODES16},
+    {"parts_lorenzo",  F32,  NCHW, {1, 1, 45, 45},  DATA_SEPARABLE,  DENSE, ABSOLUTE, 0.05,  ZOO_DEVICE,   0,    CHUNK_PARTS, PREDICT_LORENZO, CODES16},
+    {"parts_none",     F32,  NCHW, {1, 1, 40, 50},  DATA_NOISE,      DENSE, ABSOLUTE, 0.2,   ZOO_DEVICE,   0,    CHUNK_PARTS, PREDICT_NONE,    CODES16},
+    {"parts_wide",     F64,  NHWC, {1, 20, 20, 20}, DATA_SMOOTH,     DENSE, ABSOLUTE, 1e-4,  ZOO_DEVICE,   0,    CHUNK_PARTS, ANY_PREDICTOR,   CODES32},
+    {"parts_blocked",  F16,  C16,  {1, 20, 24, 24}, DATA_SMOOTH,     DENSE, ABSOLUTE, 0.05,  ZOO_DEVICE,   5003, CHUNK_PARTS, ANY_PREDICTOR,   CODES16},
+    {"parts_lossless", F32,  NCHW, {1, 1, 50, 50},  DATA_SPARSE,     DENSE, LOSSLESS, 0,     ZOO_DEVICE,   0,    CHUNK_PARTS, ANY_PREDICTOR,   CODES32},
 };
 /* clang-format on */
 const size_t zoo_size = COUNT_OF(zoo);
@@ -83,6 +93,7 @@ specimen specimen_make(const zoo_kind *kind)
     s.params.dither = kind->option == ZOO_DITHER;
     s.params.dither_seed = 12345;
     s.params.content_checksum = kind->option == ZOO_CHECKSUM;
+    s.params.profile = kind->option == ZOO_DEVICE ? COMET_PROFILE_DEVICE : COMET_PROFILE_HOST;
     s.params.chunk_elements = kind->chunk_elements;
     s.x = make_data(comet_checksum(kind->name, strlen(kind->name)), kind->data, &s.tensor);
     return s;

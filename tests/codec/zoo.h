@@ -17,7 +17,7 @@ typedef struct zoo_kind {
     comet_level level;
     comet_bound_mode bound_mode;
     double bound;
-    enum { ZOO_PLAIN, ZOO_SUPPORT, ZOO_DITHER, ZOO_CHECKSUM } option;
+    enum { ZOO_PLAIN, ZOO_SUPPORT, ZOO_DITHER, ZOO_CHECKSUM, ZOO_DEVICE } option;
     uint64_t chunk_elements; /* 0: the default */
     /* What the first chunk should turn out to be, so that no kind goes missing unnoticed. */
     enum chunk_mode mode;

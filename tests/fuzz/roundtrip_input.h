@@ -1,7 +1,7 @@
 /*
  * How the round-trip target reads its input. The first ROUNDTRIP_HEADER bytes choose:
  *
- *   0  dtype (2 bits), layout (2), level (2), content checksum (1)
+ *   0  dtype (2 bits), layout (2), level (2), content checksum (1), profile (1)
  *   1  dimensions less one (3 bits), bound mode (3), option: none, support, dither (2)
  *   2  bound: power of two, signed           3  bound: mantissa
  *   4  chunk elements: 0 for the default, else 64 and 17 times this
@@ -37,6 +37,7 @@ static inline comet_params roundtrip_params(const uint8_t *data)
     comet_params_init(&p);
     p.level = (comet_level)(data[0] >> 4 & 3) % 3;
     p.content_checksum = data[0] >> 6 & 1;
+    p.profile = p.level == COMET_LEVEL_AUTO ? COMET_PROFILE_HOST : (comet_profile)(data[0] >> 7);
     p.bound_mode = (comet_bound_mode)((data[1] >> 3 & 7) % 5);
     p.bound = p.bound_mode == COMET_BOUND_RATIO ? 1 + data[2] / 8.0 : ldexp(1 + data[3] / 256.0, (int8_t)data[2] / 2);
     p.keep_support = data[1] >> 6 == 1;

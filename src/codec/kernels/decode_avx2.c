@@ -93,19 +93,17 @@ HOT __m128i spread16(uint64_t map, int i, const uint8_t **from)
     return _mm_shuffle_epi8(v, order);
 }
 
-/* Values that do not fit bytes: the low bytes, then what is left. */
-static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bool identity, block_reader in, uint16_t *c)
+/* Values that do not fit bytes: the low bytes, then what is left. Returns their end. */
+static __attribute__((noinline)) const uint8_t *unpack_large(block_shape shape, uint64_t map, bool identity,
+                                                             const uint8_t *values, uint16_t *c)
 {
-    uint64_t map = shape.bitmap ? load_u64(in.next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    in.next += shape.bitmap ? 8 : 0;
     uint8_t part[2][BLOCK + 8] = {{0}};
-    memcpy(part[0], in.next, BLOCK);
+    memcpy(part[0], values, BLOCK);
     __m256i v[2];
-    get_values(in.next + count, shape.width - 8, v);
+    get_values(values + count, shape.width - 8, v);
     store32(part[1], v[0]);
     store32(part[1] + 32, v[1]);
-    in.next += values_bytes(count, shape.width);
     const uint8_t *low = part[0], *high = part[1];
     for (int i = 0; i < 4; i++) {
         __m256i z = _mm256_cvtepu8_epi16(spread16(map, i, &low));
@@ -118,7 +116,7 @@ static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bo
         }
         store32(c + 16 * i, identity ? z : unzigzag16(z));
     }
-    return in;
+    return values + values_bytes(count, shape.width);
 }
 
 /* What is known of a block between the two halves of unpacking. */
@@ -131,20 +129,19 @@ typedef struct half_unpacked {
  * unpacked to c at once and gets an empty map. False if the bytes run out. */
 HOT bool unpack_values(unsigned kind, bool identity, block_reader *in, half_unpacked *h, uint16_t *c, bool *large)
 {
-    block_shape shape = block_shape_read(kind, in);
+    uint64_t map;
+    block_shape shape = block_shape_read(kind, in, &map);
     *large = shape.width + shape.bitmap > 8; /* more than a byte can hold */
     if (*large) {
         if (shape.width > 16)
             return false;
-        *in = unpack_large(shape, identity, *in, c);
-        return in->next <= in->end;
+        in->values = unpack_large(shape, map, identity, in->values, c);
+        return in->values <= in->values_end;
     }
-    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
-    in->next += shape.bitmap ? 8 : 0;
     const __m256i one = _mm256_set1_epi8(1), more = _mm256_set1_epi8(shape.bitmap);
     __m256i v[2];
-    get_values(in->next, shape.width, v);
-    in->next += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
+    get_values(in->values, shape.width, v);
+    in->values += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
     for (int i = 0; i < 2; i++) {
         v[i] = _mm256_add_epi8(v[i], more); /* non-zeros were stored less one */
         if (!identity) {
@@ -155,7 +152,7 @@ HOT bool unpack_values(unsigned kind, bool identity, block_reader *in, half_unpa
         store32(h->bytes + 32 * i, v[i]);
     }
     h->map = map;
-    return in->next <= in->end;
+    return in->values <= in->values_end;
 }
 
 /* The second half: every byte to its place. */
@@ -170,8 +167,7 @@ HOT void place_values(const half_unpacked *h, bool identity, uint16_t *c)
 
 #define STRIP 8 /* blocks; in this distance, what was stored has reached the cache and can be loaded in other pieces */
 
-HOT bool unpack_blocks(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *reader,
-                       uint16_t *c)
+HOT bool unpack_blocks(size_t first_block, size_t n_blocks, bool identity, block_reader *reader, uint16_t *c)
 {
     block_reader in = *reader;
     half_unpacked h[STRIP];
@@ -180,7 +176,7 @@ HOT bool unpack_blocks(const uint8_t *kinds, size_t first_block, size_t n_blocks
         unsigned all_large = 0;
         for (size_t i = 0; i < n; i++) {
             bool large;
-            if (!unpack_values(get_kind(kinds, first_block + b + i), identity, &in, &h[i], c + (b + i) * BLOCK, &large))
+            if (!unpack_values(get_kind(in.kinds, first_block + b + i), identity, &in, &h[i], c + (b + i) * BLOCK, &large))
                 return false;
             all_large |= (unsigned)large << i;
         }
@@ -192,10 +188,10 @@ HOT bool unpack_blocks(const uint8_t *kinds, size_t first_block, size_t n_blocks
     return true;
 }
 
-bool unpack_16_avx2(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes)
+bool unpack_16_avx2(size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes)
 {
-    return identity ? unpack_blocks(kinds, first_block, n_blocks, true, in, codes)
-                    : unpack_blocks(kinds, first_block, n_blocks, false, in, codes);
+    return identity ? unpack_blocks(first_block, n_blocks, true, in, codes)
+                    : unpack_blocks(first_block, n_blocks, false, in, codes);
 }
 
 /* ---- undo prediction ---- */

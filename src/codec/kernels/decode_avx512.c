@@ -37,14 +37,13 @@ void dequantise_f32_16_avx512(const quantiser *q, const void *codes, size_t n, u
 
 /* ---- unpack ---- */
 
-bool unpack_16_avx512(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *reader,
-                      void *codes)
+bool unpack_16_avx512(size_t first_block, size_t n_blocks, bool identity, block_reader *reader, void *codes)
 {
     uint16_t *c = codes;
     block_reader in = *reader;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
         __m512i z[2];
-        if (!unpack_block(get_kind(kinds, b), identity, &in, c, z))
+        if (!unpack_block(get_kind(in.kinds, b), identity, &in, c, z))
             return false;
         _mm512_storeu_si512(c, z[0]);
         _mm512_storeu_si512(c + 32, z[1]);
@@ -214,7 +213,6 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
     const bool up = predictor == PREDICT_UP || predictor == PREDICT_LORENZO, stream = t->stream;
     const bool left = predictor == PREDICT_LEFT || predictor == PREDICT_LORENZO;
     const size_t n_blocks = t->n / BLOCK, first_block = t->first / BLOCK, line = t->strides.up;
-    const uint8_t *kinds = t->kinds;
     block_reader in = *t->in;
     uint16_t *c = t->codes;
     float *x = t->x;
@@ -228,7 +226,7 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
         __m512i z[2];
         for (int i = 0; i < 4; i++)
             _mm_prefetch(prefetch + 64 * i, _MM_HINT_T1);
-        if (!unpack_block(get_kind(kinds, b), identity, &in, c, z))
+        if (!unpack_block(get_kind(in.kinds, b), identity, &in, c, z))
             return false;
         for (int i = 0; i < 2; i++) {
             if (left)

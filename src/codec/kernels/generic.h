@@ -112,11 +112,15 @@ static inline uint8_t *entropy_encode_generic(const uint16_t *symbols, size_t n,
     return end;
 }
 
-static inline uint8_t *write_varint(uint8_t *out, size_t v)
+/* Steps to the outlier after `gap` elements: skips of 128 to 16384 elements, then the rest of the gap. */
+static inline uint8_t *write_steps(uint8_t *out, size_t gap)
 {
-    for (; v >= 128; v >>= 7)
-        *out++ = (uint8_t)(v | 128);
-    *out++ = (uint8_t)v;
+    while (gap >= STEP_SKIP) {
+        size_t skips = gap / STEP_SKIP < STEP_SKIP ? gap / STEP_SKIP : STEP_SKIP;
+        *out++ = (uint8_t)(STEP_SKIP - 1 + skips);
+        gap -= skips * STEP_SKIP;
+    }
+    *out++ = (uint8_t)gap;
     return out;
 }
 
@@ -136,7 +140,7 @@ static inline uint8_t *write_outliers_generic(const void *x, size_t element_byte
     for (size_t b = 0; b * BLOCK < n; b++)
         for (uint64_t mask = failed[b]; mask; mask &= mask - 1) {
             size_t i = b * BLOCK + (size_t)__builtin_ctzll(mask);
-            out = write_varint(out, i - next);
+            out = write_steps(out, i - next);
             next = i + 1;
         }
     switch (element_bytes) {
@@ -160,14 +164,14 @@ static inline uint64_t encode_tile_by(const tile_job *j, quantise_fn *quantise, 
     size_t n_blocks = (j->n + BLOCK - 1) / BLOCK;
     quantise(j->quantiser, j->x, j->n, j->first, j->codes, j->failed, j->moments);
     predict(j->predictor, j->identity, j->codes, n_blocks * BLOCK, j->strides, j->residuals);
-    *j->out = pack(j->residuals, n_blocks, j->first / BLOCK, j->kinds, *j->out);
+    pack(j->residuals, n_blocks, j->first / BLOCK, j->out);
     return tile_failures(j);
 }
 
 static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpredict_fn *unpredict, dequantise_fn *dequantise)
 {
     size_t n_blocks = (t->n + BLOCK - 1) / BLOCK;
-    if (!unpack(t->kinds, t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
+    if (!unpack(t->first / BLOCK, n_blocks, t->identity, t->in, t->codes))
         return false;
     unpredict(t->predictor, t->codes, n_blocks * BLOCK, t->strides);
     dequantise(t->quantiser, t->codes, t->n, t->first, t->x, t->stream);

@@ -410,7 +410,7 @@ HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_
     const uint16_t *x = j->x;
     int16_t *codes = j->codes;
     uint64_t *failed = j->failed, count = 0;
-    uint8_t *kinds = j->kinds, *out = *j->out;
+    block_writer w = *j->out;
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
@@ -431,15 +431,15 @@ HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_
             __m256i z[4];
             for (int i = 0; i < 4; i++)
                 z[i] = residuals16(predictor, identity, codes + b * BLOCK + 16 * i, distance);
-            pack_bytes(z, first_block + b, kinds, &h[b - strip]);
+            pack_bytes(z, first_block + b, w.kinds, &h[b - strip]);
         }
         for (size_t b = strip; b < end; b++)
-            out = pack_bits(&h[b - strip], out);
+            pack_bits(&h[b - strip], &w);
     }
     if (!half_sums_clean(type, &s, &q))
         return false;
     half_sums_take(type, &s, x, j->n, j->moments);
-    *j->out = out;
+    *j->out = w;
     *n_failed = count;
     return true;
 }

@@ -369,7 +369,7 @@ HOT bool encode_blocks_half(comet_dtype type, const tile_job *j, enum quantiser_
     if (!half_sums_clean(type, &s, &q))
         return false;
     half_sums_take(type, &s, x, j->n, j->moments);
-    *j->out = pack_end(&h, n_blocks, first_block, j->kinds, *j->out);
+    pack_end(&h, n_blocks, first_block, j->out);
     *n_failed = count;
     return true;
 }

@@ -90,7 +90,6 @@ HOT bool decode_blocks_half(comet_dtype type, const packed_tile *t, enum quantis
     const bool up = predictor == PREDICT_UP || predictor == PREDICT_LORENZO, stream = t->stream;
     const bool left = predictor == PREDICT_LEFT || predictor == PREDICT_LORENZO;
     const size_t n_blocks = t->n / BLOCK, first_block = t->first / BLOCK, line = t->strides.up;
-    const uint8_t *kinds = t->kinds;
     const small_table values = small_values(type, &q, mode);
     block_reader in = *t->in;
     uint16_t *c = t->codes, *x = t->x;
@@ -105,7 +104,7 @@ HOT bool decode_blocks_half(comet_dtype type, const packed_tile *t, enum quantis
         __m512i z[2];
         for (int i = 0; i < 2; i++)
             _mm_prefetch(prefetch + 64 * i, _MM_HINT_T1);
-        if (!unpack_block(get_kind(kinds, b), identity, &in, c, z))
+        if (!unpack_block(get_kind(in.kinds, b), identity, &in, c, z))
             return false;
         for (int i = 0; i < 2; i++) {
             if (left)

@@ -10,7 +10,7 @@
  *   model_row  codes in lanes -> symbols conditioned on neighbours (level dense)
  *   entropy    symbols -> 64 interleaved rANS states
  *
- * Decompression runs unpack/unpredict or decode_row, then dequantise. Tiles of level fast can go through all stages at once.
+ * Decompression runs unpack/unpredict or decode_row, then dequantise. Level fast can do all at once, tile by tile.
  */
 #ifndef COMET_CODEC_KERNELS_H
 #define COMET_CODEC_KERNELS_H
@@ -25,6 +25,7 @@
 #define QUANT_TILE 4096        /* the most elements of a quantise call; it fixes the order of summation */
 #define SUM_LANES 16           /* partial sums of squares; they fix the order of summation, too */
 #define WRITE_SLACK 64         /* bytes after what is packed that may be overwritten */
+#define STEP_SKIP 128          /* outlier steps from here on skip this many elements for each they exceed 127 by */
 #define CODE16_LIMIT 8191      /* |code| in 16 bits: sums of four still fit */
 #define CODE32_LIMIT (1 << 28) /* |code| in 32 bits: sums of four still fit */
 
@@ -93,18 +94,24 @@ typedef void predict_fn(enum predictor predictor, bool identity, const void *cod
  * one more BLOCK after them may be read and overwritten. */
 typedef void unpredict_fn(enum predictor predictor, void *codes, size_t n, strides s);
 
-/* n_blocks blocks of residuals to `out`; returns their end, after which WRITE_SLACK bytes may be overwritten. One 4-bit kind
- * per block goes to kinds (low half first, appended at block first_block). */
-typedef uint8_t *pack_fn(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out);
+/* Where packed blocks go: 4-bit kinds, low half first, and the ends of the other parts, after which WRITE_SLACK bytes may be
+ * overwritten. */
+typedef struct block_writer {
+    uint8_t *kinds, *values, *maps, *wides;
+} block_writer;
+
+/* Appends n_blocks blocks of residuals, the first of which is block first_block of the chunk. */
+typedef void pack_fn(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out);
 /* Bits that pack would use, kinds included. */
 typedef uint64_t pack_cost_fn(const void *residuals, size_t n_blocks);
-/* Packed blocks that are being read; READ_SLACK bytes after the end are readable. */
+/* Packed blocks that are being read: block_reader_begin in block.h. READ_SLACK bytes after the end of the values are readable,
+ * and there is a map and a wide byte for each block that has one. Wide bytes come from before `wides`, backwards. */
 typedef struct block_reader {
-    const uint8_t *next, *end;
+    const uint8_t *kinds, *values, *values_end, *maps, *wides;
 } block_reader;
 
-/* The inverse, with the map undone. False if the bytes run out. */
-typedef bool unpack_fn(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes);
+/* The inverse, with the map undone. False if the values run out or do not fit the code. */
+typedef bool unpack_fn(size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes);
 
 /* A tile to quantise, predict and pack in one call, and where the results go. */
 typedef struct tile_job {
@@ -118,9 +125,8 @@ typedef struct tile_job {
     enum predictor predictor;
     bool identity;
     strides strides;
-    void *residuals; /* room for a tile */
-    uint8_t *kinds;
-    uint8_t **out;        /* the end of what is packed, moved on */
+    void *residuals;      /* room for a tile */
+    block_writer *out;    /* moved on */
     const void *prefetch; /* a hint: n elements that are needed next, to be fetched into the caches meanwhile; or NULL */
 } tile_job;
 
@@ -128,14 +134,13 @@ typedef struct tile_job {
  * failed. */
 typedef uint64_t encode_tile_fn(const tile_job *job);
 
-/* The outlier section: gaps between the failed ones of n elements, then these elements. Returns its end; WRITE_SLACK bytes more
+/* The outlier section: steps to the failed ones of n elements, then these elements. Returns its end; WRITE_SLACK bytes more
  * may be overwritten. */
 typedef uint8_t *write_outliers_fn(const void *x, size_t element_bytes, const uint64_t *failed, size_t n, uint8_t *out);
 
 /* A packed tile, and where it goes. */
 typedef struct packed_tile {
     const quantiser *quantiser;
-    const uint8_t *kinds;
     block_reader *in; /* moved on */
     size_t n;         /* elements, at most QUANT_TILE */
     uint32_t first;   /* the first one's index in the chunk, a multiple of BLOCK */

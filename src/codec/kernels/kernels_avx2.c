@@ -202,14 +202,13 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
     const float *x = j->x;
     int16_t *codes = j->codes;
     uint64_t *failed = j->failed;
-    uint8_t *kinds = j->kinds;
     const quantiser q = *j->quantiser; /* copies, which stores to bytes cannot touch, stay in registers */
     const strides distance = j->strides;
     const size_t n_blocks = j->n / BLOCK, first_block = j->first / BLOCK;
     const float *prefetch = j->prefetch ? j->prefetch : x; /* which is in the cache */
     f32_sums s = f32_sums_make();
     half_packed h[STRIP];
-    uint8_t *out = *j->out;
+    block_writer w = *j->out;
     for (size_t strip = 0; strip < n_blocks; strip += STRIP) {
         const size_t end = n_blocks - strip < STRIP ? n_blocks : strip + STRIP;
         for (size_t b = strip; b < end; b++) {
@@ -227,10 +226,10 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
             __m256i z[4];
             for (int i = 0; i < 4; i++)
                 z[i] = residuals16(predictor, identity, codes + b * BLOCK + 16 * i, distance);
-            pack_bytes(z, first_block + b, kinds, &h[b - strip]);
+            pack_bytes(z, first_block + b, w.kinds, &h[b - strip]);
         }
         for (size_t b = strip; b < end; b++)
-            out = pack_bits(&h[b - strip], out);
+            pack_bits(&h[b - strip], &w);
     }
     if (mode != QUANTISE_DITHER) {
         if (!f32_sums_clean(&s, &q, j->n))
@@ -238,7 +237,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
         memset(failed, 0, n_blocks * sizeof *failed);
     }
     f32_sums_take(&s, j->moments);
-    *j->out = out;
+    *j->out = w;
     return true;
 }
 

@@ -198,7 +198,7 @@ HOT bool encode_blocks_f32(const tile_job *j, enum quantiser_mode mode, enum pre
         memset(failed, 0, n_blocks * sizeof *failed);
     }
     f32_sums_take(&s, j->moments);
-    *j->out = pack_end(&h, n_blocks, first_block, j->kinds, *j->out);
+    pack_end(&h, n_blocks, first_block, j->out);
     return true;
 }
 

@@ -259,13 +259,11 @@ HOT void bring_together(const uint8x16_t bytes[4], uint64_t map, uint8_t *out)
     vst1_u8(out, vdup_n_u8(0));
 }
 
-/* Writes the values of a block whose shape is known; returns its end. */
-HOT uint8_t *pack_block(const uint16x8_t z[8], uint64_t map, block_shape shape, uint8_t *out)
+/* Writes the values of a block whose shape is known; returns their end. */
+HOT uint8_t *pack_values(const uint16x8_t z[8], uint64_t map, block_shape shape, uint8_t *out)
 {
     uint8_t together[BLOCK + 8];
     uint8x16_t bytes[4];
-    store_u64(out, map);
-    out += shape.bitmap ? 8 : 0;
     map = shape.bitmap ? map : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map), low = shape.width < 8 ? shape.width : 8;
     bytes_of(z, 0, shape.bitmap, bytes);
@@ -279,7 +277,7 @@ HOT uint8_t *pack_block(const uint16x8_t z[8], uint64_t map, block_shape shape, 
     return out + values_bytes(count, shape.width);
 }
 
-static uint8_t *pack_16_neon(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+static void pack_16_neon(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out)
 {
     const uint16_t *next = residuals;
     for (size_t b = first_block; b < first_block + n_blocks; b++, next += BLOCK) {
@@ -287,9 +285,9 @@ static uint8_t *pack_16_neon(const void *residuals, size_t n_blocks, size_t firs
         load_block(next, z);
         uint64_t map = nonzeros_of_words(z);
         block_shape shape = block_shape_of(max_of(z), (unsigned)__builtin_popcountll(map));
-        out = pack_block(z, map, shape, block_begin(shape, b, kinds, out));
+        out->values = pack_values(z, map, shape, out->values);
+        block_begin(shape, map, b, out);
     }
-    return out;
 }
 
 static uint64_t pack_cost_16_neon(const void *residuals, size_t n_blocks)
@@ -326,35 +324,33 @@ HOT void place_values(const uint8_t *low, const uint8_t *high, uint64_t map, blo
     }
 }
 
-/* False if the bytes run out. */
+/* False if the values run out. */
 HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *c)
 {
-    block_shape shape = block_shape_read(kind, in);
+    uint64_t map;
+    block_shape shape = block_shape_read(kind, in, &map);
     if (shape.width > 16)
         return false;
-    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    in->next += shape.bitmap ? 8 : 0;
     uint8_t part[2][BLOCK + 8];
     uint8x16_t v[4];
     for (unsigned k = 0; k < (shape.width > 8 ? 2 : 1); k++) {
         unsigned bits = k ? shape.width - 8 : shape.width < 8 ? shape.width : 8;
-        get_values(in->next + k * count, bits, v);
+        get_values(in->values + k * count, bits, v);
         for (int i = 0; i < 4; i++)
             vst1q_u8(part[k] + 16 * i, v[i]);
     }
-    in->next += values_bytes(count, shape.width);
+    in->values += values_bytes(count, shape.width);
     place_values(part[0], part[1], map, shape, identity, c);
-    return in->next <= in->end;
+    return in->values <= in->values_end;
 }
 
-static bool unpack_16_neon(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *reader,
-                           void *codes)
+static bool unpack_16_neon(size_t first_block, size_t n_blocks, bool identity, block_reader *reader, void *codes)
 {
     uint16_t *c = codes;
     block_reader in = *reader;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK)
-        if (!unpack_block(get_kind(kinds, b), identity, &in, c))
+        if (!unpack_block(get_kind(in.kinds, b), identity, &in, c))
             return false;
     *reader = in;
     return true;

@@ -32,7 +32,7 @@ static uint8_t *write_gaps(const uint64_t *failed, size_t n_blocks, uint8_t *out
         }
         __m512i places = compress8(mask, numbers);
         __m512i gaps = _mm512_sub_epi8(_mm512_sub_epi8(places, _mm512_permutexvar_epi8(before, places)), one);
-        uint8_t *second = write_varint(out, pending + _tzcnt_u64(mask));
+        uint8_t *second = write_steps(out, pending + _tzcnt_u64(mask));
         uint8_t first = second[-1];
         _mm512_storeu_si512(second - 1, gaps);
         second[-1] = first;

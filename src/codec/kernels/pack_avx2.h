@@ -115,23 +115,21 @@ HOT void put_values(const uint8_t *bytes, unsigned width, uint8_t *out)
 
 /* What is known of a block between the two halves of packing. */
 typedef struct half_packed {
-    uint8_t bytes[3 * BLOCK + 8]; /* values one after the other, then zeros; of a block of larger values, the whole of it */
+    uint8_t bytes[3 * BLOCK + 8]; /* values one after the other, then zeros; of a large block, the values as they are written */
     uint64_t map;
-    uint16_t length; /* in bytes, without the map and the byte of kind 15 */
-    uint8_t width;
-    bool bitmap, other, large;
+    uint16_t length; /* of the values, in bytes */
+    uint8_t width, wide_byte;
+    bool bitmap, wide, large;
 } half_packed;
 
-/* Residuals of 256 and more: the low bytes, then what is left. Packs the block to h->bytes at once. */
-static __attribute__((noinline)) void pack_large(__m256i z0, __m256i z1, __m256i z2, __m256i z3, unsigned max, size_t block,
-                                                 uint8_t *kinds, half_packed *h)
+/* Residuals of 256 and more: the low bytes, then what is left. Packs the values to h->bytes at once. */
+static __attribute__((noinline)) void pack_large(__m256i z0, __m256i z1, __m256i z2, __m256i z3, unsigned max, half_packed *h)
 {
     const __m256i residuals[4] = {z0, z1, z2, z3};
     uint64_t map = nonzeros_of_words(residuals);
     block_shape shape = block_shape_of(max, (unsigned)__builtin_popcountll(map));
-    uint8_t *out = block_begin(shape, block, kinds, h->bytes), together[BLOCK + 8];
-    store_u64(out, map);
-    out += shape.bitmap ? 8 : 0;
+    uint8_t together[BLOCK + 8];
+    h->map = map;
     map = shape.bitmap ? map : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
     const __m256i byte = _mm256_set1_epi16(0xff), less = _mm256_set1_epi16(shape.bitmap);
@@ -141,11 +139,13 @@ static __attribute__((noinline)) void pack_large(__m256i z0, __m256i z1, __m256i
         low[i] = _mm256_and_si256(z, byte);
         high[i] = _mm256_srli_epi16(z, 8);
     }
-    bring_together((__m256i[2]){narrow(low[0], low[1]), narrow(low[2], low[3])}, map, out);
+    bring_together((__m256i[2]){narrow(low[0], low[1]), narrow(low[2], low[3])}, map, h->bytes);
     bring_together((__m256i[2]){narrow(high[0], high[1]), narrow(high[2], high[3])}, map, together);
-    put_values(together, shape.width - 8, out + count);
-    h->length = (uint16_t)shape.bytes;
-    h->large = true;
+    put_values(together, shape.width - 8, h->bytes + count);
+    h->length = (uint16_t)values_bytes(count, shape.width);
+    h->wide_byte = wide_byte(shape);
+    h->bitmap = shape.bitmap;
+    h->wide = h->large = true;
 }
 
 /* The first half: chooses the shape of a block and brings its values together as bytes. */
@@ -153,7 +153,8 @@ HOT void pack_bytes(const __m256i z[4], size_t block, uint8_t *kinds, half_packe
 {
     unsigned max = max_u16(z);
     if (max > 255) {
-        pack_large(z[0], z[1], z[2], z[3], max, block, kinds, h);
+        set_kind(kinds, block, KIND_WIDE);
+        pack_large(z[0], z[1], z[2], z[3], max, h);
         return;
     }
     __m256i bytes[2] = {narrow(z[0], z[1]), narrow(z[2], z[3])};
@@ -164,11 +165,12 @@ HOT void pack_bytes(const __m256i z[4], size_t block, uint8_t *kinds, half_packe
     unsigned width = bitmap ? mapped : plain;
     h->large = false;
     h->bitmap = bitmap;
-    h->other = bitmap && width > KIND_BITMAP_MAX;
+    h->wide = bitmap && width > KIND_BITMAP_MAX;
     h->width = (uint8_t)width;
+    h->wide_byte = (uint8_t)(width | WIDE_BITMAP); /* small blocks are wide only as bitmaps */
     h->length = (uint16_t)(((bitmap ? count : BLOCK) * width + 7) / 8);
     h->map = map;
-    set_kind(kinds, block, h->other ? KIND_OTHER : bitmap || plain == 0 ? width : width + KIND_BITMAP_MAX);
+    set_kind(kinds, block, h->wide ? KIND_WIDE : bitmap || plain == 0 ? width : width + KIND_BITMAP_MAX);
     if (!bitmap) {
         store32(h->bytes, bytes[0]);
         store32(h->bytes + 32, bytes[1]);
@@ -179,20 +181,19 @@ HOT void pack_bytes(const __m256i z[4], size_t block, uint8_t *kinds, half_packe
     bring_together(bytes, map, h->bytes);
 }
 
-/* The second half: writes the block; returns its end. */
-HOT uint8_t *pack_bits(const half_packed *h, uint8_t *out)
+/* The second half: writes the block. */
+HOT void pack_bits(const half_packed *h, block_writer *w)
 {
-    if (h->large) {
+    *w->wides = h->wide_byte;
+    w->wides += h->wide;
+    store_u64(w->maps, h->map);
+    w->maps += h->bitmap ? MAP_BYTES : 0;
+    if (h->large)
         for (unsigned i = 0; i < h->length; i += 32)
-            store32(out + i, load32(h->bytes + i));
-        return out + h->length;
-    }
-    *out = (uint8_t)(h->width | 128);
-    out += h->other;
-    store_u64(out, h->map);
-    out += h->bitmap ? 8 : 0;
-    put_values(h->bytes, h->width, out);
-    return out + h->length;
+            store32(w->values + i, load32(h->bytes + i));
+    else
+        put_values(h->bytes, h->width, w->values);
+    w->values += h->length;
 }
 
 #define STRIP 8 /* blocks; in this distance, what was stored has reached the cache and can be loaded in other pieces */

@@ -1,7 +1,7 @@
 /* Packs residuals of 16-bit codes with AVX-512, on their own: see pack_avx512.h. */
 #include "codec/kernels/pack_avx512.h"
 
-uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+void pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out)
 {
     const uint16_t *z = residuals;
     half_packed h;
@@ -10,7 +10,6 @@ uint8_t *pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_blo
         pack_begin(&h);
         for (size_t i = 0; i < n; i++, z += BLOCK)
             pack_block(_mm512_loadu_si512(z), _mm512_loadu_si512(z + 32), i, &h);
-        out = pack_end(&h, n, first_block + b, kinds, out);
+        pack_end(&h, n, first_block + b, out);
     }
-    return out;
 }

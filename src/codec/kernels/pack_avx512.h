@@ -43,14 +43,12 @@ HOT void put_values(__m512i bytes, uint64_t map, unsigned width, uint8_t *out)
     _mm512_storeu_si512(out, _mm512_permutexvar_epi8(_mm512_load_si512(together[width]), v));
 }
 
-/* Residuals of 256 and more: the low bytes, then what is left. */
-static __attribute__((noinline)) uint8_t *pack_large(__m512i z0, __m512i z1, size_t block, uint8_t *kinds, uint8_t *out)
+/* The values of a block with residuals of 256 and more: the low bytes, then what is left. Sets its map. */
+static __attribute__((noinline)) block_shape pack_large(__m512i z0, __m512i z1, uint64_t *all, uint8_t *out)
 {
     uint64_t map = _mm512_test_epi16_mask(z0, z0) | (uint64_t)_mm512_test_epi16_mask(z1, z1) << 32;
     block_shape shape = block_shape_of(max_u16(z0, z1), (unsigned)__builtin_popcountll(map));
-    out = block_begin(shape, block, kinds, out);
-    store_u64(out, map);
-    out += shape.bitmap ? 8 : 0;
+    *all = map;
     map = shape.bitmap ? map : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
     const __m512i byte = _mm512_set1_epi16(0xff), one = _mm512_set1_epi16(shape.bitmap);
@@ -58,11 +56,11 @@ static __attribute__((noinline)) uint8_t *pack_large(__m512i z0, __m512i z1, siz
     z1 = _mm512_sub_epi16(z1, one);
     put_values(narrow(_mm512_and_si512(z0, byte), _mm512_and_si512(z1, byte)), map, 8, out);
     put_values(narrow(_mm512_srli_epi16(z0, 8), _mm512_srli_epi16(z1, 8)), map, shape.width - 8, out + count);
-    return out + values_bytes(count, shape.width);
+    return shape;
 }
 
 #define TILE_BLOCKS (QUANT_TILE / BLOCK)
-#define LARGE_BYTES 192 /* room for a block of larger values, and 32 bytes more */
+#define LARGE_BYTES 192 /* room for the values of a block of larger ones, and 32 bytes more */
 
 /*
  * The blocks of a tile between the two halves of packing. The first half, block by block, finds what their shapes depend on.
@@ -70,11 +68,12 @@ static __attribute__((noinline)) uint8_t *pack_large(__m512i z0, __m512i z1, siz
  * before.
  */
 typedef struct half_packed {
-    _Alignas(64) uint8_t bytes[TILE_BLOCKS][LARGE_BYTES]; /* residuals; of a block of larger values, the whole of it */
+    _Alignas(64) uint8_t bytes[TILE_BLOCKS][LARGE_BYTES]; /* residuals; of a large block, the values as they are written */
     uint64_t map[TILE_BLOCKS];
-    uint8_t max[TILE_BLOCKS], count[TILE_BLOCKS];               /* the largest residual, how many are not 0 */
-    uint16_t large_bytes[TILE_BLOCKS], large_kind[TILE_BLOCKS]; /* 0 for other blocks, and the fields above then */
-    bool any_large;
+    uint8_t max[TILE_BLOCKS], count[TILE_BLOCKS]; /* the largest residual, how many are not 0; 0 for large blocks */
+    uint16_t large_bytes[TILE_BLOCKS];            /* those of the values; 0 for other blocks */
+    uint8_t large_wide[TILE_BLOCKS];              /* the wide byte of a large block; all are wide */
+    uint64_t large, large_bitmap;                 /* a bit for each large block, and for each that is a bitmap */
 } half_packed;
 
 static inline void pack_begin(half_packed *h)
@@ -83,16 +82,16 @@ static inline void pack_begin(half_packed *h)
     memset(h->max, 0, sizeof h->max);
     memset(h->count, 0, sizeof h->count);
     memset(h->large_bytes, 0, sizeof h->large_bytes);
-    memset(h->large_kind, 0, sizeof h->large_kind);
-    h->any_large = false;
+    h->large = h->large_bitmap = 0;
 }
 
 static __attribute__((noinline)) void pack_large_aside(__m512i z0, __m512i z1, size_t block, half_packed *h)
 {
-    uint8_t kind = 0;
-    h->large_bytes[block] = (uint16_t)(pack_large(z0, z1, 0, &kind, h->bytes[block]) - h->bytes[block]);
-    h->large_kind[block] = kind;
-    h->any_large = true;
+    block_shape shape = pack_large(z0, z1, &h->map[block], h->bytes[block]);
+    h->large_bytes[block] = (uint16_t)(shape.bytes - 1 - (shape.bitmap ? MAP_BYTES : 0));
+    h->large_wide[block] = wide_byte(shape);
+    h->large |= UINT64_C(1) << block;
+    h->large_bitmap |= (uint64_t)shape.bitmap << block;
 }
 
 /* The first half; `block` is the number in the tile. */
@@ -120,9 +119,10 @@ HOT __m512i bit_lengths(__m512i bytes)
     return _mm512_mask_mov_epi8(lengths, _mm512_movepi8_mask(bytes), _mm512_set1_epi8(8));
 }
 
-/* Where the blocks of a tile begin after the first one's begin, where their maps and values would be, and their shapes. */
+/* Where the values of a tile's blocks begin after the first one's, and their shapes. */
 typedef struct places {
-    _Alignas(64) uint16_t begin[TILE_BLOCKS], map[TILE_BLOCKS], values[TILE_BLOCKS], width[TILE_BLOCKS], kind[TILE_BLOCKS];
+    _Alignas(64) uint16_t begin[TILE_BLOCKS];
+    _Alignas(64) uint8_t width[TILE_BLOCKS], kind[TILE_BLOCKS];
     uint64_t bitmap; /* a bit for each block */
     size_t bytes;
 } places;
@@ -137,20 +137,14 @@ HOT void place_half(const half_packed *h, unsigned first, __m256i plain8, __m256
     const __m512i mapped_bits = _mm512_add_epi16(all, _mm512_mullo_epi16(count, mapped));
     const __mmask32 bitmap = _mm512_cmplt_epu16_mask(mapped_bits, _mm512_slli_epi16(plain, 6));
     const __m512i width = _mm512_mask_mov_epi16(plain, bitmap, mapped), n = _mm512_mask_mov_epi16(all, bitmap, count);
-    const __mmask32 other = _mm512_mask_cmpgt_epu16_mask(bitmap, width, _mm512_set1_epi16(KIND_BITMAP_MAX));
-    const __m512i other_bytes = _mm512_maskz_set1_epi16(other, 1), map_bytes = _mm512_maskz_set1_epi16(bitmap, 8);
     __m512i bytes = _mm512_srli_epi16(_mm512_add_epi16(_mm512_mullo_epi16(n, width), _mm512_set1_epi16(7)), 3);
-    bytes = _mm512_add_epi16(bytes, _mm512_add_epi16(other_bytes, map_bytes));
     bytes = _mm512_add_epi16(bytes, _mm512_load_si512(h->large_bytes + first));
     const __m512i ends = _mm512_add_epi16(running_sums(bytes), *end), begin = _mm512_sub_epi16(ends, bytes);
-    const __m512i map_at = _mm512_add_epi16(begin, other_bytes);
     __m512i kind = _mm512_permutexvar_epi16(_mm512_add_epi16(width, _mm512_maskz_set1_epi16(bitmap, 16)), sixteen_kinds);
-    kind = _mm512_or_si512(kind, _mm512_load_si512(h->large_kind + first));
+    kind = _mm512_mask_mov_epi16(kind, (__mmask32)(h->large >> first), _mm512_set1_epi16(KIND_WIDE));
     _mm512_store_si512(p->begin + first, begin);
-    _mm512_store_si512(p->map + first, map_at);
-    _mm512_store_si512(p->values + first, _mm512_add_epi16(map_at, map_bytes));
-    _mm512_store_si512(p->width + first, width);
-    _mm512_store_si512(p->kind + first, kind);
+    _mm256_store_si256((__m256i *)(void *)(p->width + first), _mm512_cvtepi16_epi8(width));
+    _mm256_store_si256((__m256i *)(void *)(p->kind + first), _mm512_cvtepi16_epi8(kind));
     p->bitmap |= (uint64_t)bitmap << first;
     *end = _mm512_permutexvar_epi16(_mm512_set1_epi16(31), ends);
 }
@@ -161,7 +155,7 @@ static inline places places_of(const half_packed *h)
     const __m512i plain = bit_lengths(max), mapped = bit_lengths(less);
     __m512i end = _mm512_setzero_si512();
     places p;
-    p.bitmap = 0;
+    p.bitmap = h->large_bitmap;
     place_half(h, 0, _mm512_castsi512_si256(plain), _mm512_castsi512_si256(mapped), &end, &p);
     place_half(h, 32, _mm512_extracti64x4_epi64(plain, 1), _mm512_extracti64x4_epi64(mapped, 1), &end, &p);
     p.bytes = (uint16_t)_mm_cvtsi128_si32(_mm512_castsi512_si128(end));
@@ -176,34 +170,57 @@ static inline void put_kinds(const places *p, size_t n_blocks, size_t first_bloc
         return;
     }
     uint8_t pairs[TILE_BLOCKS / 2];
-    for (unsigned i = 0; i < TILE_BLOCKS; i += 32) {
-        __m512i v = _mm512_load_si512(p->kind + i);
-        v = _mm512_or_si512(v, _mm512_srli_epi32(v, 12));
-        _mm_storeu_si128((__m128i *)(void *)(pairs + i / 2), _mm512_cvtepi32_epi8(v));
-    }
+    __m512i v = _mm512_load_si512(p->kind);
+    v = _mm512_or_si512(v, _mm512_srli_epi16(v, 4));
+    _mm256_storeu_si256((__m256i *)(void *)pairs, _mm512_cvtepi16_epi8(v));
     memcpy(kinds + first_block / 2, pairs, n_blocks / 2);
 }
 
-/* The second half, of a tile of n_blocks; returns the end. */
-static inline uint8_t *pack_end(const half_packed *h, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+/* The maps of bitmaps, eight at a time. */
+static inline uint8_t *put_maps(const half_packed *h, uint64_t bitmaps, uint8_t *out)
+{
+    for (const uint64_t *map = h->map; bitmaps; map += 8, bitmaps >>= 8) {
+        const __mmask8 eight = (__mmask8)bitmaps;
+        _mm512_storeu_si512(out, _mm512_maskz_compress_epi64(eight, _mm512_loadu_si512(map)));
+        out += MAP_BYTES * (unsigned)__builtin_popcount(eight);
+    }
+    return out;
+}
+
+/* The wide bytes, which few tiles have. */
+static inline uint8_t *put_wides(const half_packed *h, const places *p, uint8_t *out)
+{
+    const __m512i kinds = _mm512_load_si512(p->kind), small = _mm512_load_si512(p->width);
+    const uint64_t wide = _mm512_cmpeq_epi8_mask(kinds, _mm512_set1_epi8(KIND_WIDE));
+    if (wide == 0)
+        return out;
+    __m512i bytes = _mm512_or_si512(small, _mm512_set1_epi8((char)WIDE_BITMAP)); /* small blocks are wide only as bitmaps */
+    bytes = _mm512_mask_mov_epi8(bytes, h->large, _mm512_loadu_si512(h->large_wide));
+    _mm512_storeu_si512(out, compress8(wide, bytes));
+    return out + __builtin_popcountll(wide);
+}
+
+/* The second half, of a tile of n_blocks. */
+static inline void pack_end(const half_packed *h, size_t n_blocks, size_t first_block, block_writer *w)
 {
     const __m512i one = _mm512_set1_epi8(1);
     const places p = places_of(h);
+    uint8_t *values = w->values;
     uint64_t bitmaps = p.bitmap;
-    put_kinds(&p, n_blocks, first_block, kinds);
+    put_kinds(&p, n_blocks, first_block, w->kinds);
     for (size_t b = 0; b < n_blocks; b++, bitmaps >>= 1) {
-        if (h->any_large && h->large_bytes[b]) {
+        if (h->large >> b & 1) {
             for (size_t i = 0; i < h->large_bytes[b]; i += 64)
-                _mm512_storeu_si512(out + p.begin[b] + i, _mm512_load_si512(h->bytes[b] + i));
+                _mm512_storeu_si512(values + p.begin[b] + i, _mm512_load_si512(h->bytes[b] + i));
             continue;
         }
         const uint64_t map = h->map[b], bitmap = 0 - (bitmaps & 1); /* all ones or 0 */
         const __m512i bytes = _mm512_load_si512(h->bytes[b]);
-        out[p.begin[b]] = (uint8_t)(p.width[b] | 128);
-        store_u64(out + p.map[b], map);
-        put_values(_mm512_mask_sub_epi8(bytes, map & bitmap, bytes, one), map | ~bitmap, p.width[b], out + p.values[b]);
+        put_values(_mm512_mask_sub_epi8(bytes, map & bitmap, bytes, one), map | ~bitmap, p.width[b], values + p.begin[b]);
     }
-    return out + p.bytes;
+    w->values = values + p.bytes;
+    w->maps = put_maps(h, p.bitmap, w->maps);
+    w->wides = put_wides(h, &p, w->wides);
 }
 
 /* Mapped residuals of 32 codes. A left neighbour one element away is taken from the differences before, in *before, because a

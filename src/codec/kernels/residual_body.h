@@ -6,12 +6,12 @@
  *
  * A block of 64 residuals z is one of
  *   empty    all zero
- *   bitmap   a 64-bit map of the non-zeros, then the values z - 1 of these, w bits each
+ *   bitmap   a 64-bit map of the non-zeros, and the values z - 1 of these, w bits each
  *   plain    the 64 values z, w bits each
- * whichever is shortest. Values of more than 8 bits are cut into bytes from the least significant up: the first bytes of all
- * values, the second bytes of all, ..., last the bits that are left. Those are packed one after the other, least significant
- * bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7 to 14 for plain with w = kind - 6; 15
- * for anything else, with a byte in front: w, plus 128 for bitmap.
+ * whichever is shortest. Values and maps are stored apart. Values of more than 8 bits are cut into bytes from the least
+ * significant up: the first bytes of all values, the second bytes of all, ..., last the bits that are left. Those are packed
+ * one after the other, least significant bit first, up to a whole byte. The 4-bit kind is 0; 1 to 6 for bitmap with w = kind; 7
+ * to 14 for plain with w = kind - 6; 15 for anything else, a wide block, with a byte stored apart: w, plus 128 for bitmap.
  */
 
 static inline UCODE NAME(zigzag)(UCODE r)
@@ -107,21 +107,17 @@ static inline uint64_t NAME(pack_cost)(const void *residuals, size_t n_blocks)
     return bits;
 }
 
-/* A block whose shape is known. */
-static inline uint8_t *NAME(pack_block)(const UCODE *z, block_shape shape, uint8_t *out)
+/* The values of a block whose shape is known; sets its map. Returns their end. */
+static inline uint8_t *NAME(pack_values)(const UCODE *z, block_shape shape, uint8_t *out, uint64_t *map)
 {
     UCODE v[BLOCK];
     unsigned count = 0;
-    uint64_t map = 0;
+    *map = 0;
     for (unsigned i = 0; i < BLOCK; i++) {
         bool present = !shape.bitmap || z[i] != 0;
         v[count] = (UCODE)(z[i] - shape.bitmap);
         count += present;
-        map |= (uint64_t)present << i;
-    }
-    if (shape.bitmap) {
-        store_u64(out, map);
-        out += 8;
+        *map |= (uint64_t)present << i;
     }
     for (unsigned shift = 0; shift < shape.width; shift += 8) {
         unsigned bits = shape.width - shift < 8 ? shape.width - shift : 8;
@@ -133,27 +129,27 @@ static inline uint8_t *NAME(pack_block)(const UCODE *z, block_shape shape, uint8
     return out;
 }
 
-static inline uint8_t *NAME(pack)(const void *residuals, size_t n_blocks, size_t first_block, uint8_t *kinds, uint8_t *out)
+static inline void NAME(pack)(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out)
 {
     const UCODE *z = residuals;
     for (size_t b = first_block; b < first_block + n_blocks; b++, z += BLOCK) {
         unsigned nonzero;
+        uint64_t map;
         UCODE max = NAME(block_max)(z, &nonzero);
         block_shape shape = block_shape_of(max, nonzero);
-        out = NAME(pack_block)(z, shape, block_begin(shape, b, kinds, out));
+        out->values = NAME(pack_values)(z, shape, out->values, &map);
+        block_begin(shape, map, b, out);
     }
-    return out;
 }
 
-static inline bool NAME(unpack_block)(block_shape shape, bool identity, block_reader *in, UCODE *c)
+static inline bool NAME(unpack_block)(block_shape shape, uint64_t map, bool identity, block_reader *in, UCODE *c)
 {
     UCODE v[BLOCK] = {0};
-    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    const uint8_t *values = in->next + (shape.bitmap ? 8 : 0);
-    if (shape.width > WIDTH || in->end < values || (size_t)(in->end - values) < values_bytes(count, shape.width))
+    const uint8_t *values = in->values;
+    if (shape.width > WIDTH || (size_t)(in->values_end - values) < values_bytes(count, shape.width))
         return false;
-    in->next = values + values_bytes(count, shape.width);
+    in->values = values + values_bytes(count, shape.width);
     for (unsigned shift = 0; shift < shape.width; shift += 8) {
         unsigned bits = shape.width - shift < 8 ? shape.width - shift : 8;
         bit_reader r = {.start = values};
@@ -169,13 +165,13 @@ static inline bool NAME(unpack_block)(block_shape shape, bool identity, block_re
     return true;
 }
 
-static inline bool NAME(unpack)(const uint8_t *kinds, size_t first_block, size_t n_blocks, bool identity, block_reader *in,
-                                void *codes)
+static inline bool NAME(unpack)(size_t first_block, size_t n_blocks, bool identity, block_reader *in, void *codes)
 {
     UCODE *c = codes;
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK) {
-        block_shape shape = block_shape_read(get_kind(kinds, b), in);
-        if (!NAME(unpack_block)(shape, identity, in, c))
+        uint64_t map;
+        block_shape shape = block_shape_read(get_kind(in->kinds, b), in, &map);
+        if (!NAME(unpack_block)(shape, map, identity, in, c))
             return false;
     }
     return true;

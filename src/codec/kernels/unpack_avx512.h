@@ -19,15 +19,12 @@ HOT __m512i get_values(const uint8_t *in, uint64_t map, unsigned width)
     return expand8(map, v);
 }
 
-/* Values that do not fit bytes: the low bytes, then what is left. Works on a copy, so that the caller's reader stays in
- * registers. */
-static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bool identity, block_reader in, uint16_t *c)
+/* Values that do not fit bytes: the low bytes, then what is left. Returns their end. */
+static __attribute__((noinline)) const uint8_t *unpack_large(block_shape shape, uint64_t map, bool identity,
+                                                             const uint8_t *values, uint16_t *c)
 {
-    uint64_t map = shape.bitmap ? load_u64(in.next) : ~UINT64_C(0);
     unsigned count = (unsigned)__builtin_popcountll(map);
-    in.next += shape.bitmap ? 8 : 0;
-    __m512i low = get_values(in.next, map, 8), high = get_values(in.next + count, map, shape.width - 8);
-    in.next += values_bytes(count, shape.width);
+    __m512i low = get_values(values, map, 8), high = get_values(values + count, map, shape.width - 8);
     for (int k = 0; k < 2; k++) {
         __m256i low_half = k ? _mm512_extracti64x4_epi64(low, 1) : _mm512_castsi512_si256(low);
         __m256i high_half = k ? _mm512_extracti64x4_epi64(high, 1) : _mm512_castsi512_si256(high);
@@ -37,26 +34,25 @@ static __attribute__((noinline)) block_reader unpack_large(block_shape shape, bo
         __m512i sign = _mm512_sub_epi16(_mm512_setzero_si512(), _mm512_and_si512(z, _mm512_set1_epi16(1)));
         _mm512_storeu_si512(c + 32 * k, identity ? z : _mm512_xor_si512(_mm512_srli_epi16(z, 1), sign));
     }
-    return in;
+    return values + values_bytes(count, shape.width);
 }
 
-/* A block, with the map undone, as two registers; `c` is room for it. False if the bytes run out. */
+/* A block, with the map undone, as two registers; `c` is room for it. False if the values run out. */
 HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *c, __m512i z[2])
 {
-    block_shape shape = block_shape_read(kind, in);
+    uint64_t map;
+    block_shape shape = block_shape_read(kind, in, &map);
     if (shape.width + shape.bitmap > 8) { /* more than a byte can hold */
         if (shape.width > 16)
             return false;
-        *in = unpack_large(shape, identity, *in, c);
+        in->values = unpack_large(shape, map, identity, in->values, c);
         z[0] = _mm512_loadu_si512(c);
         z[1] = _mm512_loadu_si512(c + 32);
-        return in->next <= in->end;
+        return in->values <= in->values_end;
     }
-    uint64_t map = shape.bitmap ? load_u64(in->next) : ~UINT64_C(0);
-    in->next += shape.bitmap ? 8 : 0;
-    __m512i v = get_values(in->next, map, shape.width);
+    __m512i v = get_values(in->values, map, shape.width);
     v = _mm512_mask_add_epi8(v, map, v, _mm512_set1_epi8(shape.bitmap)); /* non-zeros were stored less one */
-    in->next += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
+    in->values += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
     if (!identity) {
         __mmask64 odd = _mm512_test_epi8_mask(v, _mm512_set1_epi8(1));
         __m512i half = _mm512_and_si512(_mm512_srli_epi16(v, 1), _mm512_set1_epi8(0x7f));
@@ -65,7 +61,7 @@ HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *
     __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
     z[0] = identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low);
     z[1] = identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high);
-    return in->next <= in->end;
+    return in->values <= in->values_end;
 }
 
 /* What the next codes are predicted from, as far as a register holds it: the last 32 codes, or their differences to the line

@@ -21,3 +21,5 @@ out_has '^kernels .* cap none$'
 # The modules of this build, and nothing of an MPI that it lacks.
 run 0 doctor
 out_has '^mpi           (comet_mpi_[a-z]*\.so: .|not in this build)'
+run 0 doctor --gpu
+out_has '^comet  .* device'

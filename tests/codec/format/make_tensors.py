@@ -90,6 +90,9 @@ def tensors():
     # Rough planes, each much like the one before.
     plane = [spread(rng, 4) for _ in range(37 * 130)]
     yield "planes", "f32", [x + spread(rng, 0.1) for _ in range(4) for x in plane]
+    # The steps between outliers skip up to all they can.
+    rare = {0, 1, 128, 130, 400, 16784, 17000, 39999}
+    yield "rare", "f32", [math.nan if i in rare else 0.0 for i in range(40000)]
     yield "halves", "bf16", [spread(rng, 4) for _ in range(2000)]
     yield "large", "f16", [spread(rng, 65000) for _ in range(2000)]
     yield "large", "f32", [spread(rng, 3e38) for _ in range(2000)]
