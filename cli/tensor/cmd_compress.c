@@ -48,7 +48,7 @@ static const option options[] = {
      "level auto: a chunk is coded fast where fast reaches this ratio\n(default 0: "
      "dense where it saves a fifth or more)"},
     {0, "chunk", "N", set_chunk, AT(chunk),
-     "elements in a chunk, 64 to 16777216, for a device to 8192\n(default: by profile, level and shape)"},
+     "elements in a chunk, 64 to 16777216, for a device to 8192 or,\ndense, 262144 (default: by profile, level and shape)"},
     OPTION_FORCE(compress_args),
     OPTION_JSON(compress_args, "print the result as one JSON object on stdout"),
 };

@@ -59,7 +59,7 @@ typedef enum comet_level {
 /* What a frame is made for. */
 typedef enum comet_profile {
     COMET_PROFILE_HOST = 0,   /* large chunks: the smallest frames, a chunk for a thread of a CPU */
-    COMET_PROFILE_DEVICE = 1, /* chunks of at most 8192 elements, each for a work-group of a GPU; any decoder reads them */
+    COMET_PROFILE_DEVICE = 1, /* small pieces, each for a work-group of a GPU; any decoder reads them. Not with level AUTO */
 } comet_profile;
 
 /* Shape, type and layout of a tensor. Fill with comet_tensor_init; set layout afterwards if it is not planar. */
@@ -105,7 +105,7 @@ typedef struct comet_params {
     uint64_t dither_seed;
     bool content_checksum; /* a checksum of every chunk, checked by the decoder */
     comet_profile profile;
-    uint64_t chunk_elements; /* 0: chosen by profile, level and shape; else 64 to 2^24, for a device to 8192 */
+    uint64_t chunk_elements; /* 0: chosen by profile, level and shape; else 64 to 2^24, for a device to 8192 or, dense, 2^18 */
 } comet_params;
 
 COMET_API void comet_params_init(comet_params *params);
