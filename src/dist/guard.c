@@ -4,7 +4,8 @@
  *
  * It is a process because launchers kill all ranks as soon as one was killed: MPICH's within microseconds and without naming
  * the rank. They kill process groups, which the guard is not in; its sentence goes to the standard error that it shares with
- * its parent.
+ * its parent. Where several have ended by the time that the guard runs, epoll tells which was first: its events come in the
+ * order in which they occurred.
  *
  * Open MPI's mpirun answers SIGTERM and Ctrl-C with SIGTERM to the ranks and SIGKILL one second later, which is too short for
  * the end of a step and a checkpoint; how long it waits is a parameter of mpirun, which no rank can change. So the guard stops
