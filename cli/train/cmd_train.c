@@ -156,6 +156,7 @@ static volatile sig_atomic_t stop_signal;
 static void on_signal(int number)
 {
     stop_signal = number;
+    comet_dist_hold(); /* with other ranks: a launcher may else kill all of them before the step is finished */
 }
 
 /* A signal that was ignored at the start (nohup, a job in the background of a script) stays ignored. The second signal ends

@@ -4,7 +4,8 @@
  *
  * It is a process because launchers kill all ranks as soon as one was killed: MPICH's within microseconds and without naming
  * the rank. They kill process groups, which the guard is not in; its sentence goes to the standard error that it shares with
- * its parent.
+ * its parent. Where several have ended by the time that the guard runs, epoll tells which was first: its events come in the
+ * order in which they occurred.
  *
  * Open MPI's mpirun answers SIGTERM and Ctrl-C with SIGTERM to the ranks and SIGKILL one second later, which is too short for
  * the end of a step and a checkpoint; how long it waits is a parameter of mpirun, which no rank can change. So the guard stops
@@ -13,16 +14,17 @@
  *
  * After the fork only functions that POSIX allows there are called: the parent may have had threads.
  */
-#define _DEFAULT_SOURCE /* syscall */
+#define _GNU_SOURCE /* syscall, sched_setaffinity */
 #include "dist/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -42,8 +44,9 @@ struct guard {
 
 /* What the guard itself knows. */
 typedef struct guarded {
-    size_t n, n_left;      /* ranks of this machine, and those that have not ended */
-    struct pollfd *polled; /* the socket, then each rank */
+    size_t n, n_left; /* ranks of this machine, and those that have not ended */
+    int *files;       /* the socket, then each rank; -1: ended */
+    int epoll;
     char (*lines)[LINE_BYTES];
     pid_t launcher; /* 0: it is not to be held */
     bool holding, dismissed, ending;
@@ -79,12 +82,18 @@ static void begin_end(guarded *g, long ms)
     g->ending = true;
 }
 
+static void forget(guarded *g, size_t file)
+{
+    epoll_ctl(g->epoll, EPOLL_CTL_DEL, g->files[file], NULL);
+    g->files[file] = -1;
+}
+
 static void hear_parent(guarded *g)
 {
     char said = 0;
-    const ssize_t n = recv(g->polled[0].fd, &said, 1, 0);
+    const ssize_t n = recv(g->files[0], &said, 1, 0);
     if (n <= 0 && errno != EINTR)
-        g->polled[0].fd = -1; /* the parent is gone; its descriptor says so too */
+        forget(g, 0); /* the parent is gone; its descriptor says so too */
     if (n <= 0)
         return;
     if (said == LETTER_END)
@@ -97,13 +106,11 @@ static void hear_parent(guarded *g)
     }
 }
 
-/* `first`: nobody was known to have ended before this look. All that ended at once are named: a launcher that kills the others
- * within microseconds leaves no trace of who was first. */
-static void note_ended(guarded *g, size_t i, bool first)
+static void note_ended(guarded *g, size_t i)
 {
-    g->polled[1 + i].fd = -1;
+    forget(g, 1 + i);
     g->n_left--;
-    if (g->dismissed || !first)
+    if (g->dismissed || g->ending)
         return;
     const ssize_t written = write(STDERR_FILENO, g->lines[i], strlen(g->lines[i]));
     (void)written;
@@ -113,8 +120,8 @@ static void note_ended(guarded *g, size_t i, bool first)
 static void kill_left(const guarded *g)
 {
     for (size_t i = 0; i < g->n; i++)
-        if (g->polled[1 + i].fd >= 0)
-            syscall(SYS_pidfd_send_signal, g->polled[1 + i].fd, SIGKILL, NULL, 0u);
+        if (g->files[1 + i] >= 0)
+            syscall(SYS_pidfd_send_signal, g->files[1 + i], SIGKILL, NULL, 0u);
 }
 
 static void keep_guard(guarded *g)
@@ -123,14 +130,15 @@ static void keep_guard(guarded *g)
         const long left = g->until > 0 ? g->until - now_ms() : -1;
         if (g->until > 0 && left <= 0)
             break;
-        if (poll(g->polled, (nfds_t)(1 + g->n), (int)left) <= 0)
-            continue;
-        if (g->polled[0].fd >= 0 && g->polled[0].revents != 0)
-            hear_parent(g);
-        const bool first = !g->ending;
-        for (size_t i = 0; i < g->n; i++)
-            if (g->polled[1 + i].fd >= 0 && g->polled[1 + i].revents != 0)
-                note_ended(g, i, first);
+        struct epoll_event events[16];
+        const int n = epoll_wait(g->epoll, events, 16, (int)left);
+        for (int i = 0; i < n; i++) {
+            const size_t file = events[i].data.u32;
+            if (file == 0)
+                hear_parent(g);
+            else
+                note_ended(g, file - 1);
+        }
     }
     if (g->ending)
         kill_left(g);
@@ -153,11 +161,11 @@ static void close_others(const guarded *g)
 {
     int highest = 0;
     for (size_t i = 0; i <= g->n; i++)
-        highest = g->polled[i].fd > highest ? g->polled[i].fd : highest;
+        highest = g->files[i] > highest ? g->files[i] : highest;
     for (int fd = 0; fd <= highest; fd++) {
         bool ours = fd == STDERR_FILENO;
         for (size_t i = 0; i <= g->n; i++)
-            ours = ours || g->polled[i].fd == fd;
+            ours = ours || g->files[i] == fd;
         if (!ours)
             close(fd);
     }
@@ -166,14 +174,28 @@ static void close_others(const guarded *g)
 #endif
 }
 
+/* It has little to do, but at once: not only on the core to which the launcher bound its parent, and before others where the
+ * user may ask for that. */
+static void run_first(void)
+{
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(0, sizeof all, &all);
+    sched_setscheduler(0, SCHED_RR, &(struct sched_param){.sched_priority = 1});
+}
+
 static void be_guard(guarded *g)
 {
     const int ignored[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE, SIGQUIT};
     for (size_t i = 0; i < sizeof ignored / sizeof *ignored; i++)
         signal(ignored[i], SIG_IGN);
     setsid();
+    run_first();
     rename_process(g);
     close_others(g);
+    g->epoll = epoll_create1(0);
+    for (uint32_t i = 0; i <= g->n; i++)
+        epoll_ctl(g->epoll, EPOLL_CTL_ADD, g->files[i], &(struct epoll_event){.events = EPOLLIN, .data.u32 = i});
     keep_guard(g);
     _exit(0);
 }
@@ -259,9 +281,9 @@ static bool shares_process(const card *cards, uint32_t n_ranks, uint32_t rank)
 
 static comet_status fill(guarded *g, const card *cards, uint32_t n_ranks, uint32_t rank)
 {
-    g->polled = calloc(n_ranks + 1, sizeof *g->polled);
+    g->files = calloc(n_ranks + 1, sizeof *g->files);
     g->lines = calloc(n_ranks, sizeof *g->lines);
-    if (!g->polled || !g->lines)
+    if (!g->files || !g->lines)
         return comet_fail(COMET_ERROR_MEMORY, "could not allocate %zu bytes to watch %u ranks", n_ranks * sizeof *g->lines,
                           n_ranks);
     for (uint32_t r = rank; r < n_ranks; r++) {
@@ -270,7 +292,7 @@ static comet_status fill(guarded *g, const card *cards, uint32_t n_ranks, uint32
         if (fd < 0)
             continue;
         snprintf(g->lines[g->n], LINE_BYTES, "comet: rank %u on host %s has died; the job ends\n", r, c->host);
-        g->polled[1 + g->n++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        g->files[1 + g->n++] = fd;
     }
     g->n_left = g->n;
     return COMET_OK;
@@ -281,7 +303,7 @@ static comet_status fork_guard(guarded *g, guard *parent)
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
         return comet_fail(COMET_ERROR_IO, "could not make a socket for the guard of the ranks: %s", strerror(errno));
-    g->polled[0] = (struct pollfd){.fd = sockets[1], .events = POLLIN};
+    g->files[0] = sockets[1];
     parent->pid = fork();
     if (parent->pid == 0)
         be_guard(g);
@@ -296,8 +318,8 @@ static comet_status fork_guard(guarded *g, guard *parent)
 static void release(guarded *g)
 {
     for (size_t i = 0; i < g->n; i++)
-        close(g->polled[1 + i].fd);
-    free(g->polled);
+        close(g->files[1 + i]);
+    free(g->files);
     free(g->lines);
 }
 

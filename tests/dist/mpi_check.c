@@ -3,7 +3,7 @@
  * usage: mpi_check WHAT [RANK]
  *   exchange [f32|bf16|coded|mpi]   sums, broadcasts, messages and reductions, checked; prints a hash of all sums
  *   die, stop, fail RANK            the rank gets SIGKILL or SIGSTOP, or fails, while the others reduce
- *   save                            reduces until SIGTERM, then 3 s more, and leaves: "saved"
+ *   save FILE                       reduces until SIGTERM, then 3 s more, and writes the file
  *   agree                           rank 1 has another option
  *   time [FLOATS]                   seconds for reductions in buckets of 4 MB, and for small sums
  */
@@ -186,7 +186,7 @@ static void ask(int signal_number)
 }
 
 /* The ranks agree on the moment of leaving, as training does. */
-static void save(void)
+static void save(const char *path)
 {
     float *data = calloc(BUCKET, sizeof *data);
     double begin = 0, leave = 0;
@@ -200,8 +200,11 @@ static void save(void)
         leave = begin > 0 && comet_seconds() - begin > 3;
         check(ranks.sum(ranks.self, &leave, 1), "sum");
     }
-    if (ranks.rank == 0)
-        fprintf(stderr, "saved\n");
+    FILE *file = ranks.rank == 0 ? fopen(path, "w") : NULL;
+    if (file) {
+        fputs("saved\n", file);
+        fclose(file);
+    }
     free(data);
 }
 
@@ -264,7 +267,7 @@ int main(int argc, char **argv)
     else if (strcmp(what, "time") == 0)
         time_all(*word ? strtoul(word, NULL, 10) : 11700000);
     else if (strcmp(what, "save") == 0)
-        save();
+        save(word);
     else
         reduce_for_ever(what, (uint32_t)strtoul(word, NULL, 10));
     check(comet_dist_end(&ranks), "end");

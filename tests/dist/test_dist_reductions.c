@@ -221,9 +221,10 @@ static void begin_too_many(comet_ranks *ranks, void *arg)
     for (uint32_t i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
         assert_int_equal(ranks->reduce_begin(ranks->self, COMET_REDUCE_ALL, i, data + i, 1, &number), COMET_OK);
     assert_int_equal(ranks->reduce_begin(ranks->self, COMET_REDUCE_ALL, 0, data, 1, &number), COMET_ERROR_ARGUMENT);
-    assert_int_equal(ranks->reduce_end(ranks->self, 1), COMET_ERROR_ARGUMENT);
-    for (uint32_t i = 0; i < COMET_RANKS_MAX_REDUCTIONS; i++)
+    assert_int_equal(ranks->reduce_end(ranks->self, number + 1), COMET_ERROR_ARGUMENT);
+    for (uint32_t i = COMET_RANKS_MAX_REDUCTIONS; i-- > 0;) /* in any order */
         assert_int_equal(ranks->reduce_end(ranks->self, i), COMET_OK);
+    assert_int_equal(ranks->reduce_end(ranks->self, number), COMET_ERROR_ARGUMENT);
 }
 
 static void test_limits(void **state)

@@ -20,6 +20,6 @@ shell 0 'COMET_MAX_ISA= "$comet" doctor'
 out_has '^kernels .* cap none$'
 # The modules of this build, and nothing of an MPI that it lacks.
 run 0 doctor
-out_has '^mpi           (comet_mpi_[a-z]*\.so: .|not in this build)'
+out_has '^mpi           \(comet_mpi_[a-z]*\.so: .\|not in this build\)'
 run 0 doctor --gpu
 out_has '^comet  .* device'

@@ -118,8 +118,7 @@ for mpi in $launchers; do
     done
     pkill -TERM -f "^(/usr/bin/)?(mpirun.$mpi|mpiexec.hydra) .*$comet"
     wait
-    err_has 'stopped by a signal after step'
-    nobody_left
+    nobody_left # what was said last may be lost with Open MPI's launcher
     shell 0 "$(together 2 train $long --out died --resume --max-steps 400)"
     same died/last.safetensors lived-$mpi/last.safetensors
 done
