@@ -46,8 +46,8 @@ int main(int argc, char **argv)
     best_of(2, 1 - rank, out, in, bytes, 1);
     const double exchange = best_of(times, 1 - rank, out, in, bytes, 1);
     if (rank == 0)
-        printf("{\"host\":\"%s\",\"latency_s\":%.3g,\"bytes\":%d,\"exchange_s\":%.6g,\"gbit_per_s\":%.4g}\n", host, trip / 2, bytes,
-               exchange, 8e-9 * bytes / exchange);
+        printf("{\"host\":\"%s\",\"latency_s\":%.3g,\"bytes\":%d,\"exchange_s\":%.6g,\"gbit_per_s\":%.4g}\n", host, trip / 2,
+               bytes, exchange, 8e-9 * bytes / exchange);
     free(out);
     free(in);
     MPI_Finalize();

@@ -1,7 +1,7 @@
 /*
- * A wire with latency between two network namespaces, for kernels without netem: two interfaces `wire0`, one in each, and a loop
- * that hands every packet over a given time after it came. The kernel's large packets (TSO) pass whole, so that a gigabit costs
- * a few per cent of a core. The rate is not limited here; that is tc's work.
+ * A wire with latency between two network namespaces, for kernels without netem: two interfaces `wire0`, one in each, and a
+ * loop that hands every packet over a given time after it came. The kernel's large packets (TSO) pass whole, so that a gigabit
+ * costs a few per cent of a core. The rate is not limited here; that is tc's work.
  *
  * usage: wire NAMESPACE NAMESPACE MICROSECONDS      prints "ready" when the interfaces are there; ends with its standard input
  */

@@ -1,6 +1,7 @@
 /*
  * The GPU's kernels on an OpenCL device against the library. COMET_GPU_DEVICE names the device (default opencl:0, which is PoCL
- * where that is installed); without one the test is skipped. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in test_gpu_fibers.c.
+ * where that is installed); without one the test is skipped. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in
+ * test_gpu_fibers.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
