@@ -132,21 +132,6 @@ static void fill_stats(const run *r, size_t n_workers, comet_stats *out)
                          .seconds_code = all.seconds_code};
 }
 
-static frame_header header_of(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb)
-{
-    frame_header h = {.tensor = *tensor,
-                      .shape = plan->shape,
-                      .level = params->level,
-                      .profile = params->profile,
-                      .eb = plan->lossless ? 0 : eb};
-    h.flags = (uint8_t)((plan->lossless ? FLAG_LOSSLESS : 0) | (params->keep_support ? FLAG_SUPPORT : 0) |
-                        (params->dither && !plan->lossless ? FLAG_DITHER : 0) | (params->content_checksum ? FLAG_CHECKSUM : 0));
-    h.seed = h.flags & FLAG_DITHER ? params->dither_seed : 0;
-    h.chunk_elements = plan->chunk_elements;
-    h.n_chunks = ceil_div_u64(plan->shape.n_elements, plan->chunk_elements);
-    return h;
-}
-
 /* Encodes one frame with an absolute bound. Sets *frame_bytes even if the frame does not fit, unless not even the index
  * fits. */
 static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const comet_tensor *tensor,
@@ -155,7 +140,7 @@ static comet_status encode_frame(comet_encoder *encoder, chunk_plan *plan, const
 {
     encoder_set_bound(plan, params, eb);
     run r = {.encoder = encoder, .plan = plan, .src = src, .dst = dst, .capacity = capacity};
-    r.header = header_of(plan, tensor, params, eb);
+    r.header = encoder_header(plan, tensor, params, eb);
     uint64_t prefix = frame_prefix_bytes(tensor->n_dims, r.header.n_chunks);
     if (prefix > capacity)
         return comet_fail(COMET_ERROR_CAPACITY, "the destination has %zu bytes; header and index alone need %llu", capacity,

@@ -16,6 +16,9 @@ comet_status encoder_plan(const comet_encoder *encoder, const comet_tensor *tens
 /* Sets the quantiser for an absolute bound; a bound too small for the type means lossless. */
 void encoder_set_bound(chunk_plan *plan, const comet_params *params, double eb);
 
+/* The header of a frame with this bound, but for its length. */
+frame_header encoder_header(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb);
+
 /* Checks mode and value of the bound, and whether they fit the options. */
 comet_status encoder_check_params(const comet_params *params);
 

@@ -74,3 +74,18 @@ void encoder_set_bound(chunk_plan *plan, const comet_params *params, double eb)
     enum quantiser_mode mode = params->dither ? QUANTISE_DITHER : params->keep_support ? QUANTISE_SUPPORT : QUANTISE_PLAIN;
     plan->lossless = !quantiser_make(plan->dtype, eb, mode, &plan->quantiser);
 }
+
+frame_header encoder_header(const chunk_plan *plan, const comet_tensor *tensor, const comet_params *params, double eb)
+{
+    frame_header h = {.tensor = *tensor,
+                      .shape = plan->shape,
+                      .level = params->level,
+                      .profile = params->profile,
+                      .eb = plan->lossless ? 0 : eb};
+    h.flags = (uint8_t)((plan->lossless ? FLAG_LOSSLESS : 0) | (params->keep_support ? FLAG_SUPPORT : 0) |
+                        (params->dither && !plan->lossless ? FLAG_DITHER : 0) | (params->content_checksum ? FLAG_CHECKSUM : 0));
+    h.seed = h.flags & FLAG_DITHER ? params->dither_seed : 0;
+    h.chunk_elements = plan->chunk_elements;
+    h.n_chunks = ceil_div_u64(plan->shape.n_elements, plan->chunk_elements);
+    return h;
+}

@@ -20,9 +20,9 @@
 
 static const uint8_t magic[4] = {'C', 'O', 'M', 'T'};
 
-void frame_write_header(const frame_header *h, uint8_t *f)
+void frame_write_fields(const frame_header *h, uint8_t *f)
 {
-    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims), entries = (size_t)h->n_chunks * INDEX_ENTRY_BYTES;
+    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims);
     memset(f, 0, header);
     memcpy(f, magic, sizeof magic);
     store_u16(f + 4, FRAME_VERSION);
@@ -41,6 +41,12 @@ void frame_write_header(const frame_header *h, uint8_t *f)
     store_u64(f + 56, h->frame_bytes);
     for (uint32_t i = 0; i < h->tensor.n_dims; i++)
         store_u64(f + HEADER_FIXED_BYTES + 8 * i, h->tensor.dims[i]);
+}
+
+void frame_write_header(const frame_header *h, uint8_t *f)
+{
+    size_t header = (size_t)frame_header_bytes(h->tensor.n_dims), entries = (size_t)h->n_chunks * INDEX_ENTRY_BYTES;
+    frame_write_fields(h, f);
     store_u64(f + header - CHECKSUM_BYTES, comet_checksum(f, header - CHECKSUM_BYTES));
     store_u64(f + header + entries, comet_checksum(f + header, entries));
 }

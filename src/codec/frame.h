@@ -48,6 +48,9 @@ static inline size_t frame_chunk_length(const frame_header *h, uint64_t k)
     return (size_t)min_u64(h->chunk_elements, h->shape.n_elements - k * h->chunk_elements);
 }
 
+/* Writes the header's fields; its checksum stays 0. */
+void frame_write_fields(const frame_header *h, uint8_t *frame);
+
 /* Writes the header, and the index's checksum after the entries, which must be in place. */
 void frame_write_header(const frame_header *h, uint8_t *frame);
 
