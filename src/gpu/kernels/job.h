@@ -1,0 +1,100 @@
+/* What the host hands to every kernel, and where results and intermediate values lie. Members go from large to small, so that
+ * no compiler puts room between them. */
+#ifndef COMET_GPU_JOB_H
+#define COMET_GPU_JOB_H
+
+#define GROUP 256      /* threads of a group */
+#define MAX_CHUNK 8192 /* elements: 32 a thread */
+#define BLOCK_ELEMENTS 64
+#define HALF 32 /* elements of a thread: half a block */
+#define HEADER_WORDS 34
+
+/* Element types, quantiser modes, predictors, chunk modes and flags, as the format numbers them. */
+#define TYPE_F32 0
+#define TYPE_F16 1
+#define MODE_PLAIN 0
+#define MODE_SUPPORT 1
+#define MODE_NONZERO 2
+#define MODE_DITHER 3
+#define PREDICTOR_NONE 0
+#define PREDICTOR_LEFT 1
+#define PREDICTOR_UP 2
+#define PREDICTOR_LORENZO 3
+#define PREDICTOR_LINEAR 5
+#define PAYLOAD_RAW 0
+#define PAYLOAD_FAST 1
+#define PAYLOAD_IDENTITY 1
+#define PAYLOAD_NONZERO 2
+#define RAW_HEADER 4
+#define CODED_HEADER 12
+#define LARGEST_CODE16 8191
+#define LARGEST_CODE32 (1 << 28)
+
+/* Statuses, the numbers of comet_status. */
+#define STATUS_OK 0
+#define STATUS_CAPACITY 4
+#define STATUS_CORRUPT 5
+#define STATUS_UNSUPPORTED 6
+#define NO_CHUNK 0xffffffffu
+
+typedef struct gpu_job {
+    u64 x_offset, frame_offset, work_offset, result_offset, arena_offset; /* bytes from the start of each buffer */
+    u64 n_elements, n_chunks;
+    u64 capacity;   /* bytes of the frame's room, or of the frame where it is read */
+    u64 slot_bytes; /* distance of the chunks' slots in the workspace, a multiple of 16 */
+    u64 seed;
+    u32 chunk_elements;
+    u32 type, element_bytes; /* of the elements */
+    u32 mode, lossless;
+    u32 channels, columns, line;
+    u32 header_bytes;
+    u32 pass;      /* of narrow encoding: 0 all chunks, 1 those that came back from wide codes */
+    u32 use_arena; /* the frame goes to the arena's end, else to frame_offset */
+    float step, half_step, inverse, bound;
+    float limit;              /* the largest magnitude that 16-bit codes are meant for */
+    u32 header[HEADER_WORDS]; /* of the frame, without its length and checksum */
+    u32 unused;
+} gpu_job;
+
+/* In the first bytes of the workspace, for the kernels that follow. */
+typedef struct gpu_state {
+    u64 frame_at; /* bytes from the start of the frame's buffer */
+    u32 go, unused;
+} gpu_state;
+
+/* comet_gpu_result of comet/gpu.h. */
+typedef struct gpu_result {
+    u32 status, chunk;
+    u64 bytes, offset, n_outliers, n_raw, unused;
+} gpu_result;
+
+/* comet_gpu_summary of comet/gpu.h; also what each group leaves for the last sum. */
+typedef struct gpu_summary {
+    double sum_of_squares, min, max;
+    u64 n_nonzero, n_nonfinite, unused;
+} gpu_summary;
+
+/* At the start of an arena. */
+typedef struct gpu_arena {
+    u64 used, capacity;
+} gpu_arena;
+
+/*
+ * The workspace: the state; then for encoding, by chunk, its bytes (u32), its note (u32), where it begins (u64) and
+ * a slot; for decoding where it begins (u64, one more than there are chunks); for figures a gpu_summary for each chunk.
+ */
+#define STATE_BYTES 64
+#define NOTE_DONE 0u
+#define NOTE_WIDE 1u      /* wide codes are to be tried */
+#define NOTE_NARROW 2u    /* 16-bit codes it is, whatever fails */
+#define NOTE_MODE 4u      /* times the quantiser mode */
+#define NOTE_OUTLIERS 16u /* times their number, once it is done */
+
+#define ENCODE_BYTES_AT(job) (STATE_BYTES)
+#define ENCODE_NOTES_AT(job) (STATE_BYTES + 4 * (job).n_chunks)
+#define ENCODE_STARTS_AT(job) (STATE_BYTES + 8 * (job).n_chunks)
+#define ENCODE_SLOTS_AT(job) ((STATE_BYTES + 16 * (job).n_chunks + 15) / 16 * 16)
+#define DECODE_STARTS_AT(job) (STATE_BYTES)
+#define SUMMARIES_AT(job) (STATE_BYTES)
+
+#endif
