@@ -1,0 +1,27 @@
+/* One build of the kernels; CODE_BITS, KERNELS, WARP and COMET_WATCHED come from the build. */
+#include "gpu/fibers.h"
+
+/* The order is that of their use. */
+/* clang-format off */
+#include "gpu/kernels/language.h"
+#include "gpu/kernels/job.h"
+#include "gpu/kernels/values.h"
+#include "gpu/kernels/blocks.h"
+#include "gpu/kernels/decode_kernel.h"
+#include "gpu/kernels/choice.h"
+#include "gpu/kernels/encode_kernel.h"
+#include "gpu/kernels/frame_kernel.h"
+/* clang-format on */
+
+#include "gpu/fiber_kernels.h"
+
+const fiber_kernel KERNELS[N_GPU_KERNELS] = {
+#if CODE_BITS == 16
+    [GPU_PLACE] = place,         [GPU_COMPACT] = compact, [GPU_OPEN_FRAME] = open_frame,   [GPU_CHECK_INDEX] = check_index,
+    [GPU_SUMMARISE] = summarise, [GPU_TOTAL] = total,     [GPU_RESET_ARENA] = reset_arena, [GPU_ENCODE16] = encode_16,
+    [GPU_DECODE16] = decode_16,
+#else
+    [GPU_ENCODE32] = encode_32,
+    [GPU_DECODE32] = decode_32,
+#endif
+};

@@ -1,0 +1,46 @@
+/*
+ * The GPU's kernels on an OpenCL device against the library. COMET_GPU_DEVICE names the device (default opencl:0, which is PoCL
+ * where that is installed); without one the test is skipped. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in
+ * test_gpu_fibers.c.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "gpu/gpu_testing.h"
+
+static comet_gpu *gpu;
+
+static uint64_t number_of(const char *variable, uint64_t otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
+static void test_random_cases(void **state)
+{
+    rig r = {.gpu = gpu};
+    uint64_t begin = number_of("COMET_GPU_SEED", 1), n_cases = number_of("COMET_GPU_CASES", 150);
+    for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
+        test_rng rng = {seed};
+        sample_case c = random_case(&rng, seed % 10 == 0 ? 400000 : 30000);
+        rig_check(&r, &c);
+        rig_check_damaged(&r, &c, &rng, (size_t)number_of("COMET_GPU_DAMAGED", 4));
+        case_free(&c);
+    }
+    printf("%llu values, %llu frames, %llu damaged frames of which %llu were refused\n", (unsigned long long)r.n_values,
+           (unsigned long long)r.n_frames, (unsigned long long)r.n_damaged, (unsigned long long)r.n_refused);
+}
+
+int main(void)
+{
+    const char *name = getenv("COMET_GPU_DEVICE");
+    name = name ? name : "opencl:0";
+    if (comet_gpu_open(name, NULL, &gpu) != COMET_OK) {
+        printf("skipped: %s\n", comet_last_error());
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_cases)};
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comet_gpu_close(gpu);
+    return failed;
+}
