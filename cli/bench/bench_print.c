@@ -37,6 +37,10 @@ cli_exit bench_print_json(const bench_row *row, bool with_codec, bool with_bound
     json_add_double(&j, "max_error", row->max_error);
     json_add_bool(&j, "bound_ok", row->bound_ok);
     json_add_bool(&j, "zeros_kept", row->zeros_kept);
+    if (row->device) {
+        json_add_text(&j, "device", row->device);
+        json_add_bool(&j, "same_bytes", row->same_bytes);
+    }
     if (with_codec)
         json_add_text(&j, "codec", row->codec);
     if (with_bound)

@@ -47,7 +47,8 @@ static cli_exit open_lane(bench *b, const bench_entry *entry)
                                .profile = job->profile,
                                .keep_support = job->keep_support,
                                .dither = job->dither,
-                               .n_threads = job->n_threads};
+                               .n_threads = job->n_threads,
+                               .device = job->device};
     if (!entry->codec->accepts(&l->task))
         return CLI_OK;
     const cli_exit code = entry->codec->open(&l->task, &l->state, &l->capacity);
@@ -127,6 +128,8 @@ static cli_exit check_lane(const bench *b, lane *l, bench_row *row)
     memset(b->decoded, 0xA5, input->bytes);
     if (code == CLI_OK)
         code = codec->decompress(l->state, b->frame, l->frame_bytes, b->decoded);
+    if (code == CLI_OK && codec->fetch)
+        code = codec->fetch(l->state, b->frame, l->frame_bytes, b->decoded, &row->same_bytes);
     if (code != CLI_OK)
         return code;
     comet_comparison_init(&seen);
@@ -168,6 +171,7 @@ static cli_exit fill_rows(bench *b, bench_row *rows, size_t *n_rows)
         rows[i] = plain_row(b);
         rows[i].codec = l->entry->codec->name;
         rows[i].level = l->entry->codec->level ? l->entry->codec->level : level_name(l->entry->level);
+        rows[i].device = l->entry->codec->fetch ? b->job->device : NULL;
         rows[i].compress_seconds = l->compress_seconds;
         rows[i].decompress_seconds = l->decompress_seconds;
         code = check_lane(b, l, &rows[i]);
@@ -217,7 +221,9 @@ void bench_add(bench_row *total, const bench_row *row)
                              .file = "total",
                              .level = row->level,
                              .bound = row->bound,
+                             .device = row->device,
                              .total = true,
+                             .same_bytes = true,
                              .bound_ok = true,
                              .zeros_kept = true};
     total->bytes_in += row->bytes_in;
@@ -229,6 +235,7 @@ void bench_add(bench_row *total, const bench_row *row)
     total->max_share = row->max_share > total->max_share ? row->max_share : total->max_share;
     total->bound_ok = total->bound_ok && row->bound_ok;
     total->zeros_kept = total->zeros_kept && row->zeros_kept;
+    total->same_bytes = total->same_bytes && row->same_bytes;
 }
 
 double bench_ratio(const bench_row *row)

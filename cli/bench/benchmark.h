@@ -24,6 +24,8 @@ typedef struct bench_row {
     double max_error;
     double max_share; /* the largest max_error / eb; 0 where eb is 0 */
     bool total, bound_ok, zeros_kept;
+    const char *device; /* NULL on the CPU */
+    bool same_bytes;    /* a device's frame is the CPU's */
 } bench_row;
 
 typedef struct bench_entry {
@@ -39,8 +41,9 @@ typedef struct bench_job {
     comet_profile profile;
     bool keep_support, dither;
     size_t n_threads;
-    size_t repeat;  /* least number of rounds */
-    double seconds; /* rounds go on until this much time is spent */
+    const char *device; /* that contender_device runs on */
+    size_t repeat;      /* least number of rounds */
+    double seconds;     /* rounds go on until this much time is spent */
     const bench_entry *entries;
     size_t n_entries;
 } bench_job;

@@ -24,6 +24,7 @@ typedef struct bench_args {
     dtype_arg dtype;
     uint64_t n_threads, min_mb, repeat;
     double seconds;
+    const char *device;
     bool json, peers, keep_support, dither;
 } bench_args;
 
@@ -51,6 +52,9 @@ static const option options[] = {
     OPTION_THREADS(bench_args, "threads of our codec (default 1; 0: one per core)"),
     {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and non-zeros, as compress --keep-support"},
     {0, "dither", NULL, set_flag, AT(dither), "our codec dithers, as compress --dither"},
+    {0, "device", "NAME", set_text, AT(device),
+     "our codec on a device, opencl:0 or cuda:0: level fast, profile device,\n"
+     "tensor and frame in its memory (doctor --gpu lists devices)"},
     {0, "min-mb", "M", set_megabytes, AT(min_mb),
      "repeat a tensor along its slowest dimension until it has M MiB, so\n"
      "that it does not fit the cache (default 0: do not repeat)"},
@@ -77,6 +81,7 @@ typedef struct session {
     uint64_t n_done;   /* files times bounds */
     bool head_printed; /* printed before the first row, so that an error comes without a table's head */
     bool broken;       /* our codec broke its bound somewhere */
+    bool differs;      /* a device's frame is not the CPU's */
 } session;
 
 static void add_entry(session *s, const contender *codec, size_t max_rounds)
@@ -88,7 +93,7 @@ static void add_entry(session *s, const contender *codec, size_t max_rounds)
 static void begin_session(session *s, const bench_args *args, char **files, size_t n_files)
 {
     *s = (session){.args = args, .file_width = 5};
-    add_entry(s, &contender_comet, 0);
+    add_entry(s, args->device ? &contender_device : &contender_comet, 0);
     if (args->peers) {
         add_entry(s, contender_zfp(), PEER_ROUNDS);
         add_entry(s, contender_zstd(), PEER_ROUNDS);
@@ -127,6 +132,7 @@ static cli_exit take_rows(session *s, const bench_row *rows, size_t n_rows)
         if (!s->args->peers && i > 0)
             break;
         s->broken = s->broken || (i == 0 && !rows[i].bound_ok);
+        s->differs = s->differs || (rows[i].device && !rows[i].same_bytes);
         bench_add(total_of(s, rows[i].codec), &rows[i]);
         code = print_row(s, &rows[i]);
     }
@@ -170,6 +176,7 @@ static cli_exit bench_file(session *s, const char *file, const bound *b)
                                .keep_support = args->keep_support,
                                .dither = args->dither,
                                .n_threads = (size_t)args->n_threads,
+                               .device = args->device,
                                .repeat = (size_t)args->repeat,
                                .seconds = args->seconds,
                                .entries = s->entries,
@@ -222,6 +229,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     progress_end();
     if (code == CLI_OK && s.broken)
         return fail(CLI_BOUND_BROKEN, "bound violated: the error of an element is larger than its bound");
+    if (code == CLI_OK && s.differs)
+        return fail(CLI_FAILED, "%s: a frame differs from the one that the CPU makes", args.device);
     return code;
 }
 

@@ -18,6 +18,7 @@ typedef struct contender_task {
     comet_profile profile; /* only our codec has these */
     bool keep_support, dither;
     size_t n_threads;
+    const char *device; /* of contender_device */
 } contender_task;
 
 typedef struct contender {
@@ -28,10 +29,13 @@ typedef struct contender {
     cli_exit (*open)(const contender_task *task, void **state, size_t *capacity);
     cli_exit (*compress)(void *state, void *dst, size_t capacity, size_t *frame_bytes);
     cli_exit (*decompress)(void *state, void *frame, size_t frame_bytes, void *dst);
+    /* NULL, or of a codec on a device: fetches what the two calls before left there, and says whether the frame is the one that
+     * the CPU makes. */
+    cli_exit (*fetch)(void *state, void *frame, size_t frame_bytes, void *dst, bool *same_bytes);
     void (*close)(void *state);
 } contender;
 
-extern const contender contender_comet;
+extern const contender contender_comet, contender_device;
 
 /* The other codecs, NULL where the build did not find the library, and the version of the library. */
 const contender *contender_zfp(void);

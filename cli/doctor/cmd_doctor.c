@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bench/contender.h"
+#include "doctor/gpu_report.h"
 #include "doctor/self_test.h"
 #include "kit/cpu_report.h"
 #include "kit/json_out.h"
@@ -14,10 +15,13 @@
 #include "verbs.h"
 
 typedef struct doctor_args {
-    bool json;
+    bool json, gpu;
 } doctor_args;
 
-static const option options[] = {OPTION_JSON(doctor_args, "print one JSON object (default: lines to read)")};
+static const option options[] = {{0, "gpu", NULL, set_flag, offsetof(doctor_args, gpu),
+                                  "list GPUs and other devices, and test the codec on each: bytes against\n"
+                                  "the CPU, speed against a copy on the device; a report to send"},
+                                 OPTION_JSON(doctor_args, "print one JSON object (default: lines to read)")};
 
 #if defined(__clang__)
 static const char compiler[] = "clang " __clang_version__;
@@ -146,6 +150,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     findings f = {.best = comet_isa_best(), .active = comet_isa_active()};
     (void)operands;
     (void)n_operands;
+    if (args->gpu)
+        return gpu_report_run(args->json);
     read_cap(&f);
     cpu_report_fill(&f.cpu);
     cli_exit code = self_test_run(&f.test);
@@ -163,11 +169,13 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
 const verb verb_doctor = {
     .name = "doctor",
     .summary = "Show what this CPU and build can do, and test that it works",
-    .usage = "[--json]",
+    .usage = "[--gpu] [--json]",
     .details = "The self test compresses small tensors with every kernel family that runs here and checks that\n"
-               "the frames are the same and the elements within the bound; exit 1 if not.\n",
+               "the frames are the same and the elements within the bound; exit 1 if not. With --gpu it does so on\n"
+               "every device of OpenCL and CUDA, and reports on nothing else: one JSON object for each with --json.\n",
     .examples = "  comet doctor\n"
                 "  comet doctor --json\n"
+                "  comet doctor --gpu > report.txt\n"
                 "  COMET_MAX_ISA=avx2 comet doctor\n",
     .operands = (const char *const[]){NULL},
     .options = options,

@@ -70,3 +70,15 @@ quick="--seconds 0 --repeat 1"
     err_has "unknown subject 'relu.npy'; choose codec"
     run 2 bench codec gen:relu:1,x $quick
 }
+
+# A device: PoCL or a GPU, where there is one.
+device=$("$comet" doctor --gpu --json 2>/dev/null | sed -n 's/.*"device":"\([^"]*\)".*"same_bytes":true.*/\1/p' | head -1)
+if [ -n "$device" ]; then
+    run 0 bench codec relu.npy -e 0.1std --device "$device" --json --seconds 0 --repeat 1
+    is_json
+    out_has "\"bound_ok\":true,\"zeros_kept\":true,\"device\":\"$device\",\"same_bytes\":true"
+    run 3 bench codec relu.npy -e 0.1std --device "$device" -l dense --seconds 0 --repeat 1
+    err_has 'a GPU takes level fast only'
+fi
+run 2 bench codec relu.npy --device metal:0 --seconds 0 --repeat 1
+err_has 'names no device'

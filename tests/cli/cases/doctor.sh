@@ -18,3 +18,5 @@ is_json
 out_has '"kernels_cap":null,"kernels_cap_ignored":"avx3"'
 shell 0 'COMET_MAX_ISA= "$comet" doctor'
 out_has '^kernels .* cap none$'
+run 0 doctor --gpu
+out_has '^comet  .* device'
