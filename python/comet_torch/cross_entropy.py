@@ -78,7 +78,7 @@ def _gradient(x, decoded, gradient, facts):
 def _serves(hooks, x, target, weight, reduction, options):
     if weight is not None or any(options.values()) or reduction not in _REDUCTIONS or not torch.is_grad_enabled():
         return False
-    if torch.compiler.is_compiling() or not hooks.active or in_backward():
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or not hooks.active or in_backward():
         return False
     if type(x) is not torch.Tensor or type(target) is not torch.Tensor or not x.requires_grad or x.dim() != 2 or target.dim() != 1:
         return False

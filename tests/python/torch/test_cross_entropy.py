@@ -84,6 +84,14 @@ def test_calls_left_to_pytorch(name):
     assert torch.equal(loss, expected[0]) and torch.equal(gradient, expected[1])
 
 
+def test_vmap_is_left_to_pytorch():
+    x, target = problem()
+    logits, targets = torch.stack([x, -x]).requires_grad_(), torch.stack([target, target])
+    with comet_torch.compress(eb="lossless"):
+        losses = torch.vmap(F.cross_entropy)(logits, targets)
+    assert torch.equal(losses, torch.vmap(F.cross_entropy)(logits, targets))
+
+
 def test_small_logits_are_left_to_pytorch():
     x, target = problem()
     assert run(x[:20], target[:20])[2] != "CometCrossEntropyBackward"
