@@ -86,7 +86,7 @@ lint: setup-dev ## check layers, words, format and clang-tidy
 	@tools/check_words
 	@$(CLANG_FORMAT) --dry-run --Werror $(SOURCES)
 	@cmake --preset dev -DCOMET_WERROR=$(WERROR) $(CONFIGURE) >/dev/null
-	@cmake --build --preset dev --target report_assets >/dev/null # a header that is generated
+	@cmake --build --preset dev --target report_assets gpu_assets >/dev/null # headers that are generated
 	@sed -n 's,^ *"file": "\($(CURDIR)/\(src\|cli\|python\)/[^"]*\)".*,\1,p' build-dev/compile_commands.json | grep -v neon | sort -u | \
 	    xargs -n 1 -P $(JOBS) $(CLANG_TIDY) --quiet -p build-dev
 

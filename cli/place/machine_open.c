@@ -18,10 +18,11 @@ cli_exit machine_open(const char *source, machine *m)
     if (code != CLI_OK)
         return code;
     char *copy = malloc(text.bytes + 1);
-    if (!copy)
+    if (!copy) {
         code = fail_memory(text.bytes + 1);
-    if (code == CLI_OK) {
-        memcpy(copy, text.data, text.bytes);
+    } else {
+        if (text.bytes > 0)
+            memcpy(copy, text.data, text.bytes);
         copy[text.bytes] = '\0';
         code = machine_read(source, copy, m);
     }

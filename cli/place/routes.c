@@ -85,11 +85,12 @@ cli_exit routes_find(const machine *m, routes *r)
                 .links = calloc(2 * (size_t)m->n_links + 1, sizeof *s.links)};
     cli_exit code = CLI_OK;
     *r = (routes){.m = m, .last = malloc(bytes)};
-    if (!r->last || !s.distance || !s.width || !s.front || !s.first_link || !s.links)
-        code = fail_memory(bytes);
-    if (code == CLI_OK)
+    const bool ready = r->last && s.distance && s.width && s.front && s.first_link && s.links;
+    if (ready)
         list_links(m, &s);
-    for (uint32_t d = 0; d < m->n_domains && code == CLI_OK; d++) {
+    else
+        code = fail_memory(bytes);
+    for (uint32_t d = 0; ready && d < m->n_domains && code == CLI_OK; d++) {
         search_from(m, m->domains[d].vertex, &s, r->last + d * n);
         code = check_reached(m, d, r->last + d * n);
     }

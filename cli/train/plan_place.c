@@ -68,7 +68,8 @@ static cli_exit make_texts(const machine *m, const job *j, const placement *p, t
     if (t->where && t->rankfile && t->hostfile)
         return CLI_OK;
     free_texts(t);
-    return fail_memory((size_t)j->n_ranks * MACHINE_NAME_BYTES);
+    fail_memory((size_t)j->n_ranks * MACHINE_NAME_BYTES);
+    return CLI_NO_MEMORY;
 }
 
 static cli_exit print_tables(const plan_args *args, const machine *m, const job *j, const placements *found)

@@ -49,7 +49,8 @@ enum { CUDA_STREAM_NON_BLOCKING = 1, CUDA_LAST_NAMED_STREAM = 2 /* 1 and 2 are t
     X(int, stream_wait, "cuStreamSynchronize", (cuda_object *))                                                               \
     X(int, stream_context, "cuStreamGetCtx", (cuda_object *, cuda_object **))
 
-#define CUDA_MEMBER(result, name, symbol, parameters) result(*name) parameters;
+#define CUDA_MEMBER(result, name, symbol, parameters) \
+    result(*name) parameters; /* NOLINT(bugprone-macro-parentheses): a declaration */
 typedef struct cuda_api {
     CUDA_FUNCTIONS(CUDA_MEMBER)
 } cuda_api;

@@ -21,7 +21,7 @@ typedef struct nvrtc_program nvrtc_program;
     X(log, "nvrtcGetProgramLog", (nvrtc_program *, char *))                                          \
     X(destroy, "nvrtcDestroyProgram", (nvrtc_program **))
 
-#define NVRTC_MEMBER(name, symbol, parameters) int(*name) parameters;
+#define NVRTC_MEMBER(name, symbol, parameters) int(*name) parameters; /* NOLINT(bugprone-macro-parentheses): a declaration */
 typedef struct nvrtc_api {
     NVRTC_FUNCTIONS(NVRTC_MEMBER)
 } nvrtc_api;

@@ -73,7 +73,8 @@ enum {
       (cl_object *, cl_object *, cl_object *, size_t, size_t, size_t, uint32_t, const void *, void *))                      \
     X(int32_t, clFinish, (cl_object *))
 
-#define OPENCL_MEMBER(result, name, parameters) result(*name) parameters;
+#define OPENCL_MEMBER(result, name, parameters) \
+    result(*name) parameters; /* NOLINT(bugprone-macro-parentheses): a declaration */
 typedef struct opencl_api {
     OPENCL_FUNCTIONS(OPENCL_MEMBER)
 } opencl_api;

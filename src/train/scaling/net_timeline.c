@@ -11,8 +11,9 @@ static double values_of(comet_shape s)
 static double taps_of(const comet_net *net, const comet_layer *layer)
 {
     const comet_shape in = comet_net_shape(net, layer->inputs[0]);
+    const uint32_t read = layer->op == COMET_OP_CONV ? in.channels / layer->groups : 0; /* channels, by each output */
     if (layer->op == COMET_OP_CONV)
-        return (double)(in.channels / layer->groups) * layer->kernel[0] * layer->kernel[1];
+        return (double)read * layer->kernel[0] * layer->kernel[1];
     return layer->op == COMET_OP_LINEAR ? values_of(in) : 0;
 }
 

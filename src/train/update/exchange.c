@@ -44,9 +44,15 @@ static const comet_ranks *ranks_of(const comet_model *m)
     return m->params.ranks;
 }
 
+/* The room of bucket b, by number. */
+static uint32_t place_of(const exchange *e, uint32_t b)
+{
+    return e->n_rooms > 0 ? b % e->n_rooms : 0;
+}
+
 static float *room_of(const exchange *e, uint32_t b)
 {
-    return e->rooms + b % e->n_rooms * padded_floats(e->list.n_most);
+    return e->rooms + place_of(e, b) * padded_floats(e->list.n_most);
 }
 
 bool exchange_shards(const comet_model *m)
@@ -224,14 +230,14 @@ static comet_status gather_begin(comet_model *m, uint32_t index)
     const comet_ranks *r = ranks_of(m);
     const bucket *b = &e->list.buckets[index];
     copy_weights(m, b, room_of(e, index), true);
-    return r->reduce_begin(r->self, COMET_REDUCE_GATHER, index, room_of(e, index), b->n, &e->numbers[index % e->n_rooms]);
+    return r->reduce_begin(r->self, COMET_REDUCE_GATHER, index, room_of(e, index), b->n, &e->numbers[place_of(e, index)]);
 }
 
 static comet_status gather_end(comet_model *m, uint32_t index)
 {
     exchange *e = m->exchange;
     const comet_ranks *r = ranks_of(m);
-    TRY(r->reduce_end(r->self, e->numbers[index % e->n_rooms]));
+    TRY(r->reduce_end(r->self, e->numbers[place_of(e, index)]));
     copy_weights(m, &e->list.buckets[index], room_of(e, index), false);
     return COMET_OK;
 }
@@ -244,7 +250,7 @@ static comet_status take_back(comet_model *m)
     exchange *e = m->exchange;
     const comet_ranks *r = ranks_of(m);
     const uint32_t index = e->n_back;
-    TRY(r->reduce_end(r->self, e->numbers[index % e->n_rooms]));
+    TRY(r->reduce_end(r->self, e->numbers[place_of(e, index)]));
     use_gradients(m, &e->list.buckets[index], room_of(e, index));
     e->n_back++;
     if (exchange_shards(m) && m->params.fused_update)
@@ -274,7 +280,7 @@ static comet_status look_for_arrivals(comet_model *m)
             TRY(take_back(m));
         return COMET_OK;
     }
-    while (e->n_back < e->n_begun && r->reduce_is_done(r->self, e->numbers[e->n_back % e->n_rooms]))
+    while (e->n_back < e->n_begun && r->reduce_is_done(r->self, e->numbers[place_of(e, e->n_back)]))
         TRY(take_back(m));
     return COMET_OK;
 }
@@ -284,7 +290,7 @@ static comet_status send_bucket(comet_model *m, uint32_t index)
     exchange *e = m->exchange;
     const comet_ranks *r = ranks_of(m);
     TRY(r->reduce_begin(r->self, exchange_shards(m) ? COMET_REDUCE_SEGMENT : COMET_REDUCE_ALL, index, room_of(e, index),
-                        e->list.buckets[index].n, &e->numbers[index % e->n_rooms]));
+                        e->list.buckets[index].n, &e->numbers[place_of(e, index)]));
     e->n_begun++;
     return look_for_arrivals(m);
 }

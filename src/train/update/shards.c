@@ -24,20 +24,23 @@ static float *block_of(const comet_model *m, uint32_t tensor)
     return tensor == COMET_TENSOR_MOMENTUM ? m->momentum : m->second_moment;
 }
 
+/* `whole`: on rank 0 alone. */
 static comet_status move_shard(const comet_model *m, const request *r, const shard *s, float *whole)
 {
     const comet_ranks *ranks = m->params.ranks;
     const bool here = s->owner == ranks->rank, write = r->kind == REQUEST_WRITE;
     const size_t bytes = s->n * sizeof(float);
-    if (here) {
-        float *own = block_of(m, r->tensor) + s->in_state;
-        if (ranks->rank != 0)
-            return write ? ranks->receive(ranks->self, 0, own, bytes) : ranks->send(ranks->self, 0, own, bytes);
+    float *block = block_of(m, r->tensor);
+    if (!block)
+        return comet_fail(COMET_ERROR_CORRUPT, "rank %u keeps no state of kind %u", ranks->rank, r->tensor);
+    float *own = here ? block + s->in_state : block;
+    if (here && !whole)
+        return write ? ranks->receive(ranks->self, 0, own, bytes) : ranks->send(ranks->self, 0, own, bytes);
+    if (here)
         memcpy(write ? own : whole + s->first, write ? whole + s->first : own, bytes);
-    } else if (ranks->rank == 0) {
+    else if (whole)
         return write ? ranks->send(ranks->self, s->owner, whole + s->first, bytes)
                      : ranks->receive(ranks->self, s->owner, whole + s->first, bytes);
-    }
     return COMET_OK;
 }
 
