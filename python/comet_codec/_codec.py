@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _library
 from ._library import CometError, Comparison, Frame, Job, native
-from ._options import (LAYOUTS, LEVELS, TYPES, dims_of_shape, fail, look_up, memory_shape, name_of, parse_bound, place_of)
+from ._options import (LAYOUTS, LEVELS, PROFILES, TYPES, dims_of_shape, fail, look_up, memory_shape, name_of, parse_bound, place_of)
 
 _DTYPES = {"f32": np.dtype("<f4"), "f16": np.dtype("<f2"), "f64": np.dtype("<f8")}
 _MOST_SEED, _CHUNK_RANGE, _MOST_RATIO = (1 << 64) - 1, (64, 1 << 24), 1e6
@@ -114,9 +114,10 @@ def _dims(layout, dims, shape):
 # ---- compress ----
 
 
-def _job(eb, level, dither, min_ratio, chunk, **flags):
+def _job(eb, level, profile, dither, min_ratio, chunk, **flags):
     mode, bound = parse_bound(eb)
-    job = Job(bound_mode=mode, bound=bound, level=look_up(LEVELS, "level", level), **flags)
+    job = Job(bound_mode=mode, bound=bound, level=look_up(LEVELS, "level", level), profile=look_up(PROFILES, "profile", profile),
+              **flags)
     if dither is not None and dither is not False:
         job.dither, job.dither_seed = 1, 0 if dither is True else _whole(dither, 0, _MOST_SEED, "the seed of dither")
     if min_ratio is not None:
@@ -131,7 +132,7 @@ def _job(eb, level, dither, min_ratio, chunk, **flags):
 
 
 def compress(array, eb, *, level="fast", type=None, layout="nchw", dims=None, keep_support=False, dither=None, checksum=True,
-             min_ratio=None, chunk=None, threads=0):
+             min_ratio=None, chunk=None, profile="host", threads=0):
     """Compresses an array; the bytes are those that `comet compress` writes with the options of the same names.
 
     eb: largest error of an element: 0.01 (a number, or as text) absolute, "1e-3rel" of the value range, "0.1std" of the standard
@@ -145,12 +146,13 @@ def compress(array, eb, *, level="fast", type=None, layout="nchw", dims=None, ke
     checksum: of every chunk, to detect damage
     min_ratio: with level "auto", a chunk is coded fast where fast reaches this ratio
     chunk: elements in a chunk, 64 to 16777216; None: by level and shape
+    profile: "host", or "device": small pieces for the groups of a GPU; any decoder reads them
     threads: 0: one per core; the bytes are the same for any number
 
     Arrays of float32, float16, float64 and ml_dtypes.bfloat16, little-endian. One that is not in C order is copied first.
     """
     array = _check_array(array)
-    job = _job(eb, level, dither, min_ratio, chunk, keep_support=bool(keep_support), checksum=bool(checksum))
+    job = _job(eb, level, profile, dither, min_ratio, chunk, keep_support=bool(keep_support), checksum=bool(checksum))
     job.layout = look_up(LAYOUTS, "layout", layout)
     job.dtype = TYPES[_type_of(array, type)]
     dims = _dims(layout, dims, array.shape)
@@ -225,6 +227,7 @@ def info(frame):
         "eb": header.eb,
         "lossless": bool(header.lossless),
         "level": name_of(LEVELS, header.level),
+        "profile": name_of(PROFILES, header.profile),
         "keep_support": bool(header.keep_support),
         "dither": bool(header.dither),
         "dither_seed": header.dither_seed,

@@ -19,11 +19,12 @@ from ._version import __version__
 FILE_NAME = "libcomet_native.so"
 MAX_DIMS = 8
 
-# comet_dtype, comet_layout, comet_bound_mode and comet_level of include/comet/codec.h.
+# comet_dtype, comet_layout, comet_bound_mode, comet_level and comet_profile of include/comet/codec.h.
 F32, F16, BF16, F64 = range(4)
 PLANAR, CHANNELS_LAST, BLOCKED8, BLOCKED16 = range(4)
 ABSOLUTE, RANGE, STDDEV, LOSSLESS, RATIO = range(5)
 FAST, DENSE, AUTO = range(3)
+HOST, DEVICE = range(2)
 # Whose threads work for a session.
 OWN_THREADS, TORCH_THREADS, GOMP_THREADS = range(3)
 
@@ -58,6 +59,7 @@ class Job(_Sized):
         ("size", c_size_t), ("dtype", c_uint32), ("layout", c_uint32), ("n_dims", c_uint32), ("bound_mode", c_uint32),
         ("dims", c_uint64 * MAX_DIMS), ("bound", c_double), ("level", c_uint32), ("keep_support", c_uint32), ("dither", c_uint32),
         ("checksum", c_uint32), ("dither_seed", c_uint64), ("min_ratio", c_double), ("chunk_elements", c_uint64),
+        ("profile", c_uint64),
         ("eb", c_double), ("bytes_raw", c_uint64), ("bytes_coded", c_uint64), ("bytes_block", c_uint64), ("n_nonzero", c_uint64),
         ("n_nonfinite", c_uint64),
         ("sum_of_squares", c_double), ("min", c_double), ("max", c_double), ("seconds", c_double),
@@ -91,8 +93,8 @@ class Frame(_Sized):
     _fields_ = [
         ("size", c_size_t), ("version", c_uint32), ("dtype", c_uint32), ("layout", c_uint32), ("n_dims", c_uint32),
         ("dims", c_uint64 * MAX_DIMS), ("eb", c_double), ("lossless", c_uint32), ("keep_support", c_uint32), ("dither", c_uint32),
-        ("checksum", c_uint32), ("dither_seed", c_uint64), ("level", c_uint64), ("n_elements", c_uint64), ("tensor_bytes", c_uint64),
-        ("frame_bytes", c_uint64), ("chunk_elements", c_uint64), ("n_chunks", c_uint64), ("header_bytes", c_uint64),
+        ("checksum", c_uint32), ("dither_seed", c_uint64), ("level", c_uint64), ("profile", c_uint64), ("n_elements", c_uint64),
+        ("tensor_bytes", c_uint64), ("frame_bytes", c_uint64), ("chunk_elements", c_uint64), ("n_chunks", c_uint64), ("header_bytes", c_uint64),
     ]
 
 

@@ -10,6 +10,7 @@ from ._library import CometError
 BOUND_FORMS = "0.01, 1e-3rel, 0.1std, lossless or 12x"
 TYPES = {"f32": _library.F32, "f16": _library.F16, "bf16": _library.BF16, "f64": _library.F64}
 LEVELS = {"fast": _library.FAST, "dense": _library.DENSE, "auto": _library.AUTO}
+PROFILES = {"host": _library.HOST, "device": _library.DEVICE}
 LAYOUTS = {"nchw": _library.PLANAR, "nhwc": _library.CHANNELS_LAST, "nChw8c": _library.BLOCKED8, "nChw16c": _library.BLOCKED16}
 BLOCKS = {"nchw": 1, "nhwc": 1, "nChw8c": 8, "nChw16c": 16}
 

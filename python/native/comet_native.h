@@ -63,6 +63,7 @@ typedef struct comet_native_job {
     uint64_t dither_seed;
     double min_ratio;        /* as in comet_params */
     uint64_t chunk_elements; /* 0: chosen by level and shape */
+    uint64_t profile;        /* comet_profile */
     /* Written by a successful encode; figures describe the original values. */
     double eb;
     uint64_t bytes_raw, bytes_coded;
@@ -151,7 +152,7 @@ typedef struct comet_native_frame {
     double eb;
     uint32_t lossless, keep_support, dither, checksum;
     uint64_t dither_seed;
-    uint64_t level;
+    uint64_t level, profile;
     uint64_t n_elements, tensor_bytes, frame_bytes, chunk_elements, n_chunks, header_bytes;
 } comet_native_frame;
 

@@ -23,6 +23,7 @@ int comet_native_describe(const void *frame, size_t bytes, comet_native_frame *i
                                  .checksum = found.content_checksum,
                                  .dither_seed = found.dither_seed,
                                  .level = (uint64_t)found.level,
+                                 .profile = (uint64_t)found.profile,
                                  .n_elements = found.n_elements,
                                  .tensor_bytes = found.tensor_bytes,
                                  .frame_bytes = found.frame_bytes,

@@ -128,6 +128,7 @@ static comet_status read_job(const comet_native_job *job, comet_tensor *tensor, 
     params->dither_seed = job->dither_seed;
     params->content_checksum = job->checksum != 0;
     params->chunk_elements = job->chunk_elements;
+    params->profile = (comet_profile)job->profile;
     return COMET_OK;
 }
 

@@ -68,7 +68,8 @@ def test_decompress_as_the_program_does(comet_program, tmp_path):
     assert np.array_equal(np.load(tmp_path / "back.npy"), comet_codec.decompress(frame))
 
 
-@pytest.mark.parametrize("options", [dict(eb=0.1), dict(eb="lossless"), dict(eb=0.1, dither=7, level="dense", layout="nhwc")])
+@pytest.mark.parametrize("options", [dict(eb=0.1), dict(eb="lossless"), dict(eb=0.1, profile="device"),
+                                     dict(eb=0.1, dither=7, level="dense", layout="nhwc")])
 def test_same_info_and_verdict(comet_program, tmp_path, options):
     x = field(np.float32)
     frame = comet_codec.compress(x, **options)
