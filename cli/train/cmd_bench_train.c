@@ -295,11 +295,11 @@ static cli_exit measure(const bench_args *args, const comet_ranks *ranks, const 
     if (code == CLI_OK && (status = comet_model_check_memory(net, &params, 0)) != COMET_OK)
         code = fail_status(status, comet_net_name(net));
     if (code == CLI_OK)
-        code = bench_batches_make(net, params.batch, n_steps < DISTINCT_BATCHES ? n_steps : DISTINCT_BATCHES, args->seed,
-                                  &batches);
+        code = bench_batches_make(net, params.batch, n_steps < DISTINCT_BATCHES ? n_steps : DISTINCT_BATCHES,
+                                  args->seed + (ranks ? ranks->rank : 0), &batches);
     if (code == CLI_OK && (status = comet_model_create(&model, net, &params)) != COMET_OK)
         code = fail_status(status, comet_net_name(net));
-    if (code == CLI_OK && args->table)
+    if (code == CLI_OK && args->table && (!ranks || ranks->rank == 0))
         memory_table_print(stderr, model);
     if (code == CLI_OK)
         code = run_steps(args, ranks, model, &batches, m);
@@ -612,6 +612,11 @@ static cli_exit bench_together(const bench_args *args, train_ranks *ranks, const
 static cli_exit bench_ranks(bench_args *args, train_ranks *ranks, const comet_net *net)
 {
     cli_exit code = args->turns ? fail(CLI_USAGE, "--turns does not go with ranks") : CLI_OK;
+    for (size_t i = 0; i < args->convolutions.n && code == CLI_OK; i++)
+        if (args->convolutions.items[i] == COMET_CONVOLUTIONS_TIMED)
+            code = fail(CLI_USAGE, "--convolutions timed does not go with ranks, whose trials would differ");
+    if (code == CLI_OK)
+        code = ranks_check_alike(ranks, NULL, NULL);
     if (args->n_threads == 0)
         args->n_threads = ranks_threads(ranks);
     if (code == CLI_OK && ranks_is_first(ranks) && !args->json)

@@ -333,8 +333,14 @@ static cli_exit settle_budget(const train_args *args, uint64_t earlier, session 
     const cli_exit code = budget_settle(&budget, p, text);
     if (code != CLI_OK)
         return code;
+    uint32_t chosen_by = 0;
+    const cli_exit agreed = ranks_least_batch(&s->ranks, &p->model, spill, &chosen_by);
+    if (chosen_by > 0)
+        snprintf(text, sizeof text,
+                 "batch %" PRIu32 " for each rank, the choice of rank %" PRIu32 ", which has the least memory", p->model.batch,
+                 chosen_by);
     train_report_note(report, text);
-    return ranks_least_batch(&s->ranks, &p->model, spill);
+    return agreed;
 }
 
 /* ---- the rate ---- */
@@ -392,13 +398,14 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
         note_default_rate(p, n_steps, report);
 }
 
-static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report)
+static cli_exit find_rate(const train_args *args, comet_train_params *p, train_report *report, bool *stopped)
 {
     comet_rate_search found = {.size = sizeof found};
     char text[320];
     const comet_status status = comet_rate_find(p, &found);
     if (status != COMET_OK)
         return fail_weights(status, p->weights, &args->net, p->net);
+    *stopped = found.stopped;
     p->schedule.rate = found.rate;
     report->log.rate_chosen = found.found ? "found" : "default";
     if (found.found)
@@ -409,7 +416,7 @@ static cli_exit find_rate(const train_args *args, comet_train_params *p, train_r
         snprintf(text, sizeof text,
                  "rate %.4g, the default: the loss did not clearly fall in the %" PRIu32 " steps of the test", found.rate,
                  found.n_steps);
-    if (!stop_signal)
+    if (!found.stopped)
         train_report_note(report, text);
     return CLI_OK;
 }
@@ -457,10 +464,16 @@ static cli_exit learnt_nothing(const train_args *args, const comet_train_params 
                 result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
 }
 
+/* Where there was no signal here, another rank had it. */
+static cli_exit signal_exit(void)
+{
+    return (cli_exit)(SIGNAL_EXIT + (stop_signal ? stop_signal : SIGTERM));
+}
+
 static cli_exit stopped_early(void)
 {
     say("stopped by a signal during the search for a rate; nothing was saved");
-    return (cli_exit)(SIGNAL_EXIT + stop_signal);
+    return signal_exit();
 }
 
 /* `path` in `absolute`, for programs that run in another folder; `path` itself, which may be NULL, where that is not possible.
@@ -492,8 +505,9 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
     p->user = &config;
     catch_signals();
     if (finds_rate) {
-        const cli_exit code = find_rate(args, p, report);
-        if (code != CLI_OK || (stop_signal && !p->model.ranks)) /* others cannot know of the signal yet */
+        bool stopped = false;
+        const cli_exit code = find_rate(args, p, report, &stopped);
+        if (code != CLI_OK || stopped)
             return code != CLI_OK ? code : stopped_early();
     }
     report->log.params = p;
@@ -520,7 +534,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
         !args->out       ? "nothing was saved: --out was not given"
         : result.unsaved ? "its checkpoint was not written"
                          : "--resume continues from there");
-    return (cli_exit)(SIGNAL_EXIT + (stop_signal ? stop_signal : SIGTERM)); /* none here: another rank had it */
+    return signal_exit();
 }
 
 /* Texts that a run has from its checkpoint; for comet_text_free. */

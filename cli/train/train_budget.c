@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "comet/ranks.h"
 #include "kit/child.h"
 #include "kit/number.h"
 #include "kit/progress.h"
@@ -80,7 +81,8 @@ static cli_exit settle(void *data)
 static cli_exit check_images(const budget_args *args, const comet_train_params *p)
 {
     const uint64_t n_images = info_of(p->train_data).n_images, accumulate = p->model.accumulate > 1 ? p->model.accumulate : 1;
-    if (!args->batch.automatic || n_images / accumulate >= COMET_BUDGET_BATCH_STEP)
+    const uint64_t ranks = p->model.ranks ? p->model.ranks->n_ranks : 1;
+    if (!args->batch.automatic || n_images / accumulate / ranks >= COMET_BUDGET_BATCH_STEP)
         return CLI_OK;
     return fail(CLI_USAGE, "--batch auto is for %d images or more; there are %" PRIu64, COMET_BUDGET_BATCH_STEP, n_images);
 }

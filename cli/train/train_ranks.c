@@ -143,6 +143,7 @@ cli_exit ranks_check_alike(train_ranks *r, const comet_dataset *train, const com
     char *text = calloc(1, 1);
     add_line(&text, &n, "version", comet_version());
     add_line(&text, &n, "oneDNN", comet_dnnl_version());
+    add_line(&text, &n, "instruction set", comet_isa_name(comet_isa_active()));
     add_options(&text, &n);
     add_data(&text, &n, "training", train);
     add_data(&text, &n, "test", test);
@@ -213,7 +214,13 @@ static void take_choice(comet_model_params *m, const double *numbers, const char
     m->fused_update = numbers[5] > 0;
 }
 
-cli_exit ranks_least_batch(train_ranks *r, comet_model_params *model, const char *spill_folder)
+/* Does `a` need less memory than `b`? */
+static bool needs_less(const double *a, const double *b)
+{
+    return a[0] != b[0] ? a[0] < b[0] : a[4] != b[4] ? a[4] > b[4] : a[4] > 0 && a[3] < b[3];
+}
+
+cli_exit ranks_least_batch(train_ranks *r, comet_model_params *model, const char *spill_folder, uint32_t *chosen_by)
 {
     const uint32_t n = ranks_count(r);
     uint32_t least = 0;
@@ -225,9 +232,10 @@ cli_exit ranks_least_batch(train_ranks *r, comet_model_params *model, const char
     put_choice(model, all + (size_t)N_CHOSEN * r->table.rank);
     const comet_status status = r->table.sum(r->table.self, all, (size_t)N_CHOSEN * n);
     for (uint32_t i = 1; i < n; i++)
-        least = all[(size_t)N_CHOSEN * i] < all[(size_t)N_CHOSEN * least] ? i : least;
+        least = needs_less(all + (size_t)N_CHOSEN * i, all + (size_t)N_CHOSEN * least) ? i : least;
     if (status == COMET_OK)
         take_choice(model, all + (size_t)N_CHOSEN * least, spill_folder);
+    *chosen_by = least;
     free(all);
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }

@@ -67,7 +67,7 @@ cli_exit ranks_take_first_text(train_ranks *r, char **text);
 /* A rank's share of the batch of all; `given` says whether the user chose the batch, which must then be shared out evenly. */
 cli_exit ranks_share_batch(const train_ranks *r, uint64_t batch, bool given, uint32_t *share);
 /* What the rank that can take the fewest images chose by its memory. */
-cli_exit ranks_least_batch(train_ranks *r, comet_model_params *model, const char *spill_folder);
+cli_exit ranks_least_batch(train_ranks *r, comet_model_params *model, const char *spill_folder, uint32_t *chosen_by);
 /* Threads for each rank of this machine: its cores, shared out. */
 uint32_t ranks_threads(const train_ranks *r);
 

@@ -119,7 +119,8 @@ typedef struct comet_gpu_summary {
 
 /* Compresses the tensor at src into a frame, the same as comet_compress makes with these parameters. At most `capacity` bytes
  * from `frame` on are written, and none if the frame is longer: the result then has COMET_ERROR_CAPACITY and its length.
- * `queue` is a cl_command_queue (in order) or a CUstream of the comet_gpu's context, or NULL for one of its own. src, frame,
+ * `queue` is a cl_command_queue (in order) or a CUstream of the comet_gpu's context, or NULL for one of its own, which does
+ * not wait for other streams: CUDA's default stream is passed as CU_STREAM_LEGACY, never as NULL. src, frame,
  * workspace and result must not overlap, and src must not change until the work is done. */
 COMET_API comet_status comet_gpu_encode(comet_gpu *gpu, const comet_tensor *tensor, const comet_params *params,
                                         comet_gpu_pointer src, comet_gpu_pointer frame, uint64_t capacity,
@@ -147,7 +148,8 @@ typedef struct comet_gpu_arena {
     uint64_t bytes;           /* head included */
 } comet_gpu_arena;
 
-/* Gives back all but the first `kept` bytes of data. Also the first thing to do with an arena, with 0. */
+/* Gives back all but the first `kept` bytes of data, rounded up to a multiple of 256. Also the first thing to do with an arena,
+ * with 0. */
 COMET_API comet_status comet_gpu_arena_reset(comet_gpu *gpu, const comet_gpu_arena *arena, uint64_t kept, void *queue);
 
 /* As comet_gpu_encode, to the end of the arena: as many bytes are taken as the frame has, rounded up to a multiple of 256. The

@@ -170,6 +170,7 @@ typedef struct comet_rate_search {
     size_t size;
     double rate;           /* that was chosen; the default where none was found */
     bool found;            /* false: the loss did not fall with any rate, or the stop flag ended the test */
+    bool stopped;          /* by the stop flag of any rank */
     uint32_t n_steps;      /* that were tried, at most 100 */
     double rate_at_lowest; /* where the loss was lowest */
     double start_loss, lowest_loss;

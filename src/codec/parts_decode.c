@@ -103,9 +103,10 @@ bool parts_decode(const workspace *ws, const geometry *g, enum code_width width,
         return false;
     decoding d = {.width = width, .predictor = predictor, .identity = identity, .tables = ws->table.data};
     size_t n_parts = (n + part_elements - 1) / part_elements;
-    const uint8_t *sizes = in + 8 + table_bytes, *part = sizes + 2 * n_parts, *end = in + bytes;
+    const uint8_t *sizes = in + 8 + table_bytes, *end = in + bytes;
     if (2 * n_parts > room - table_bytes || !dense_read_tables(in + 8, table_bytes, ws->table.data, &d.escape_order))
         return false;
+    const uint8_t *part = sizes + 2 * n_parts;
     part_maps maps = part_maps_make(g, part_elements, n, ws->words.data);
     for (size_t k = 0; k < n_parts; k++) {
         size_t part_bytes = load_u16(sizes + 2 * k);

@@ -1,5 +1,6 @@
 /* The calls of comet/gpu.h that launch: arguments are checked, a job is made, its kernels go to the queue one after the other.
  */
+#include "base/bytes.h"
 #include "base/status.h"
 #include "gpu/device.h"
 #include "gpu/plan.h"
@@ -129,12 +130,14 @@ comet_status comet_gpu_encode_to_arena(comet_gpu *gpu, const comet_tensor *tenso
 comet_status comet_gpu_arena_reset(comet_gpu *gpu, const comet_gpu_arena *arena, uint64_t kept, void *queue)
 {
     sequence s;
-    gpu_job job = {.n_elements = kept};
+    gpu_job job = {.n_elements = 0};
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_arena_reset: null pointer");
     TRY(check_arena(arena));
     job.capacity = arena->bytes - COMET_GPU_ARENA_HEAD;
-    if (kept > job.capacity)
+    if (kept <= job.capacity) /* frames begin at multiples of 256 */
+        job.n_elements = min_u64((kept + 255) / 256 * 256, job.capacity);
+    else
         return comet_fail(COMET_ERROR_ARGUMENT, "%llu bytes to be kept of an arena with room for %llu",
                           (unsigned long long)kept, (unsigned long long)job.capacity);
     TRY(begin(gpu, queue, &job, &s));

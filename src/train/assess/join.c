@@ -134,8 +134,6 @@ comet_status join_observations(comet_model *m)
     TRY(ranks_sum(m, numbers, (size_t)(end - numbers)));
     const double *at = take_slots(m, numbers + 1);
     a->n_nonfinite = (uint64_t)numbers[0];
-    if (a->n_nonfinite > 0 && !a->nonfinite_layer)
-        a->nonfinite_layer = "of another rank";
     for (uint32_t i = 0; i < n_consumers; i++)
         at = take_consumer(m, i, at);
     return COMET_OK;

@@ -10,6 +10,7 @@
 #include "base/describe.h"
 #include "base/size_text.h"
 #include "base/status.h"
+#include "comet/ranks.h"
 #include "train/budget/budget.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -52,6 +53,9 @@ static comet_status find_limits(settlement *s)
     s->limits[GIVEN].bytes = r->memory > 0 ? r->memory : UINT64_MAX;
     s->limits[GIVEN].name = r->memory_name ? r->memory_name : "the budget";
     TRY(comet_memory_resident_limit(&s->limits[RESIDENT]));
+    const comet_ranks *ranks = s->b->params.model.ranks;
+    if (ranks && s->limits[RESIDENT].bytes < UINT64_MAX) /* the machine's memory is for all its ranks */
+        s->limits[RESIDENT].bytes /= ranks->n_on_node;
     TRY(comet_memory_address_limit(&s->limits[ADDRESSES]));
     if (s->limits[ADDRESSES].bytes < UINT64_MAX) /* a forecast has all that is mapped */
         s->limits[ADDRESSES].bytes += s->limits[ADDRESSES].used;
@@ -325,7 +329,7 @@ static comet_status give(const settlement *s, comet_model_params *model, comet_b
 static comet_status begin(comet_budget *b, const comet_budget_request *request, settlement *s)
 {
     const comet_model_params *run = &b->params.model;
-    const uint64_t images = b->n_images / (run->accumulate > 1 ? run->accumulate : 1);
+    const uint64_t images = b->n_images / (run->accumulate > 1 ? run->accumulate : 1) / (run->ranks ? run->ranks->n_ranks : 1);
     *s = (settlement){.b = b, .request = request, .batch = run->batch};
     const uint64_t updates = request->least_updates > 0 ? request->least_updates : 1;
     s->most = (uint32_t)min_u64(max_u64(images / updates, min_u64(images, COMET_BUDGET_BATCH_STEP)), COMET_BUDGET_MAX_BATCH);

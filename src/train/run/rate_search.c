@@ -29,6 +29,7 @@ typedef struct search {
     const comet_train_params *p;
     comet_model *model;
     comet_loader *loader;
+    bool stopped;
     double first_rate;
     double rates[N_STEPS], losses[N_STEPS];
     size_t n; /* updates with a finite loss */
@@ -182,20 +183,26 @@ static comet_status search_start(search *s)
     return comet_loader_create(&s->loader, s->p->train_data, &loader);
 }
 
-static bool stop_asked(const search *s)
+/* Ranks stop together, where any of them is asked to. */
+static comet_status look_for_stop(search *s)
 {
-    return s->p->stop && *s->p->stop;
+    const comet_ranks *r = s->p->model.ranks;
+    double asked = s->p->stop && *s->p->stop;
+    if (r)
+        TRY(r->sum(r->self, &asked, 1));
+    s->stopped = asked > 0;
+    return COMET_OK;
 }
 
 static comet_status search_run(search *s)
 {
     const double factor = pow(last_share / first_share, 1.0 / (N_STEPS - 1));
     double rate = s->first_rate;
-    for (uint64_t i = 0; i < N_STEPS && !has_risen(s) && !stop_asked(s); i++, rate *= factor) {
+    TRY(look_for_stop(s));
+    for (uint64_t i = 0; i < N_STEPS && !has_risen(s) && !s->stopped; i++, rate *= factor) {
         double loss = 0;
-        const comet_status status = search_step(s, i, rate, &loss);
-        if (status != COMET_OK)
-            return status;
+        TRY(search_step(s, i, rate, &loss));
+        TRY(look_for_stop(s));
         if (!isfinite(loss))
             break;
         add_loss(s, rate, loss);
@@ -214,7 +221,8 @@ comet_status comet_rate_find(const comet_train_params *params, comet_rate_search
     TRY(CHECK_SIZE(comet_rate_search, result));
     comet_rate_search found = {.size = sizeof found};
     search s = {.p = params, .lowest_recent = INFINITY};
-    const uint64_t images = (uint64_t)params->model.batch * accumulated(params);
+    const uint64_t ranks = params->model.ranks ? params->model.ranks->n_ranks : 1;
+    const uint64_t images = (uint64_t)params->model.batch * ranks * accumulated(params);
     comet_status status = search_start(&s);
     if (status == COMET_OK) {
         const double usual = comet_default_rate(params->net, params->model.optimiser.kind, images, N_STEPS);
@@ -222,7 +230,8 @@ comet_status comet_rate_find(const comet_train_params *params, comet_rate_search
         found.rate = usual;
         status = search_run(&s);
     }
-    if (status == COMET_OK && !stop_asked(&s))
+    found.stopped = s.stopped;
+    if (status == COMET_OK && !s.stopped)
         choose(&s, &found);
     comet_loader_destroy(s.loader);
     comet_model_destroy(s.model);

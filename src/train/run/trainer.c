@@ -78,6 +78,9 @@ static comet_status spill_failed(trainer *t)
 {
     char why[TEXT_BYTES / 2], kept[KEPT_BYTES];
     snprintf(why, sizeof why, "%s", comet_last_error());
+    if (t->ranks) /* the others are in the middle of the step */
+        return comet_fail(COMET_ERROR_IO, "step %" PRIu64 ": %s; --resume goes on from the last checkpoint", t->state.step + 1,
+                          why);
     const comet_status status = model_go_back(t->model);
     if (status != COMET_OK)
         return status;
@@ -175,7 +178,7 @@ static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
         return;
     if (f->n_nonfinite > 0)
         snprintf(why, sizeof why, "values that are not finite were saved, %" PRIu64 " in all, the first in layer '%s'",
-                 f->n_nonfinite, f->nonfinite_layer);
+                 f->n_nonfinite, f->nonfinite_layer ? f->nonfinite_layer : "? (of another rank)");
     else
         snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before (is the rate too high?)");
     trainer_note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
@@ -192,6 +195,7 @@ static comet_status train_step(trainer *t)
 {
     const double began = comet_seconds();
     comet_scores sum = {0};
+    trainer_mark_wait(t);
     comet_status status = model_keep(t->model);
     if (status == COMET_OK)
         status = trace(t);

@@ -40,7 +40,8 @@ typedef struct trainer {
     bool traced_settled, traced; /* the step that is traced when bounds have settled; the step at work is traced */
     const comet_ranks *ranks;    /* NULL: it trains alone */
     bool stop_agreed, told_slow;
-    double *votes, *rank_waited; /* by rank, votes with two more: on their way; comet_train_event has the others */
+    double wait_mark, step_waited; /* seconds that this rank had waited when the step began; in all steps */
+    double *votes, *rank_waited;   /* by rank, votes with two more: on their way; comet_train_event has the others */
     uint64_t *rank_peaks;
     uint64_t n_skipped_elsewhere; /* by other ranks */
 } trainer;
@@ -109,6 +110,8 @@ void trainer_look_for_early_stop(trainer *t);
 
 comet_status trainer_ranks_begin(trainer *t);
 void trainer_ranks_end(trainer *t);
+/* A step begins: what is waited for from now on counts. */
+void trainer_mark_wait(trainer *t);
 /* After an update or a batch of test data: is anyone asked to stop, how long has each waited? */
 comet_status trainer_agree(trainer *t);
 /* Before figures of an epoch or of the end are told: peaks, images skipped. */

@@ -36,16 +36,29 @@ void trainer_ranks_end(trainer *t)
 
 /* ---- agreement ---- */
 
+static double seconds_waited(const trainer *t)
+{
+    comet_ranks_figures figures = {.size = sizeof figures};
+    return t->ranks && t->ranks->describe(t->ranks->self, &figures) == COMET_OK ? figures.seconds_waited : 0;
+}
+
+void trainer_mark_wait(trainer *t)
+{
+    t->wait_mark = seconds_waited(t);
+}
+
+/* Saving and evaluating are no steps: rank 0 alone writes files, and the others wait for it. */
 comet_status trainer_agree(trainer *t)
 {
     const comet_ranks *r = t->ranks;
-    comet_ranks_figures figures = {.size = sizeof figures};
     if (!r)
         return COMET_OK;
-    TRY(r->describe(r->self, &figures));
+    if (t->wait_mark > 0)
+        t->step_waited += seconds_waited(t) - t->wait_mark;
+    t->wait_mark = 0;
     memset(t->votes, 0, (1 + r->n_ranks) * sizeof *t->votes);
     t->votes[0] = t->p->stop && *t->p->stop;
-    t->votes[1 + r->rank] = figures.seconds_waited;
+    t->votes[1 + r->rank] = t->step_waited;
     TRY(r->sum(r->self, t->votes, 1 + r->n_ranks));
     t->stop_agreed |= t->votes[0] > 0;
     memcpy(t->rank_waited, t->votes + 1, r->n_ranks * sizeof *t->rank_waited);
@@ -110,7 +123,11 @@ comet_status trainer_take_over(trainer *t)
     } run = {t->state, t->saved_step, t->saved};
     if (!t->ranks)
         return COMET_OK;
+    const checkpoint_settings ours = t->state.settings;
     TRY(t->ranks->broadcast(t->ranks->self, &run, sizeof run));
+    if (run.state.settings.net != ours.net || run.state.settings.data != ours.data)
+        return comet_fail(COMET_ERROR_ARGUMENT, "rank %u has %s than rank 0", t->ranks->rank,
+                          run.state.settings.net != ours.net ? "another net" : "other training data");
     if (t->ranks->rank > 0) {
         t->state = run.state;
         t->state.log = NULL;

@@ -18,11 +18,16 @@ enum {
     KEY_STATISTICS = -1,     /* of reductions; those of buckets are their numbers */
 };
 
+/* Models with ranks so far: all ranks make the same ones. */
+static uint32_t n_exchanges;
+
 struct exchange {
     bucket_list list;
     uint32_t n_rooms, next_piece;
     uint32_t n_begun, n_back, n_ended; /* buckets of this update; ended: its room is free */
     uint32_t numbers[MAX_ROOMS];       /* of the reductions in rooms */
+    bool busy;                         /* reductions may be under way */
+    uint64_t id; /* of the model, in keys of reductions: what coding left over of one is not added to another's */
     float *rooms, *statistics;
     uint64_t n_statistics; /* floats of running statistics that move */
     uint32_t statistics_number;
@@ -135,6 +140,7 @@ comet_status exchange_allocate(comet_model *m)
     if (!e->rooms)
         return COMET_ERROR_MEMORY;
     memset(e->rooms, 0, exchange_bytes(m));
+    e->id = (uint64_t)++n_exchanges << 32;
     e->statistics = e->rooms + e->n_rooms * padded_floats(e->list.n_most);
     return COMET_OK;
 }
@@ -145,7 +151,8 @@ void exchange_release(comet_model *m)
     const comet_allocator allocator = comet_allocator_of(NULL);
     if (!e)
         return;
-    if (e->rooms)
+    /* After a step that failed the rooms still belong to reductions; the process is about to end. */
+    if (e->rooms && !e->busy)
         comet_release(&allocator, e->rooms, exchange_bytes(m));
     bucket_list_free(&e->list);
     free(e);
@@ -230,7 +237,8 @@ static comet_status gather_begin(comet_model *m, uint32_t index)
     const comet_ranks *r = ranks_of(m);
     const bucket *b = &e->list.buckets[index];
     copy_weights(m, b, room_of(e, index), true);
-    return r->reduce_begin(r->self, COMET_REDUCE_GATHER, index, room_of(e, index), b->n, &e->numbers[place_of(e, index)]);
+    return r->reduce_begin(r->self, COMET_REDUCE_GATHER, e->id | index, room_of(e, index), b->n,
+                           &e->numbers[place_of(e, index)]);
 }
 
 static comet_status gather_end(comet_model *m, uint32_t index)
@@ -289,7 +297,7 @@ static comet_status send_bucket(comet_model *m, uint32_t index)
 {
     exchange *e = m->exchange;
     const comet_ranks *r = ranks_of(m);
-    TRY(r->reduce_begin(r->self, exchange_shards(m) ? COMET_REDUCE_SEGMENT : COMET_REDUCE_ALL, index, room_of(e, index),
+    TRY(r->reduce_begin(r->self, exchange_shards(m) ? COMET_REDUCE_SEGMENT : COMET_REDUCE_ALL, e->id | index, room_of(e, index),
                         e->list.buckets[index].n, &e->numbers[place_of(e, index)]));
     e->n_begun++;
     return look_for_arrivals(m);
@@ -353,6 +361,7 @@ comet_status exchange_begin(comet_model *m)
     exchange *e = m->exchange;
     const comet_ranks *r = ranks_of(m);
     e->next_piece = e->n_begun = e->n_back = e->n_ended = 0;
+    e->busy = true;
     if (!joins_statistics(m))
         return COMET_OK;
     for_statistics(m, copy_statistics);
@@ -370,7 +379,10 @@ comet_status exchange_finish(comet_model *m)
         TRY(take_back(m));
     while (e->n_ended < e->n_begun)
         TRY(end_oldest(m));
-    return joins_statistics(m) ? statistics_finish(m) : COMET_OK;
+    if (joins_statistics(m))
+        TRY(statistics_finish(m));
+    e->busy = false;
+    return COMET_OK;
 }
 
 /* ---- updates that are not fused ---- */
@@ -407,6 +419,7 @@ comet_status exchange_update(comet_model *m, const optimiser_step *s)
 {
     exchange *e = m->exchange;
     const uint32_t n = e->list.n_buckets;
+    e->busy = true;
     for (uint32_t i = 0; i < n + e->n_rooms; i++) {
         if (i >= e->n_rooms)
             TRY(gather_end(m, i - e->n_rooms));
@@ -415,5 +428,6 @@ comet_status exchange_update(comet_model *m, const optimiser_step *s)
             TRY(gather_begin(m, i));
         }
     }
+    e->busy = false;
     return COMET_OK;
 }

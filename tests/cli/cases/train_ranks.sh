@@ -77,6 +77,13 @@ for mpi in $launchers; do
         out_has '"state":"finished"'
     done
     shell 0 "$(together 2 train $settings --reduce mpi --json)"
+    # A search for a rate, gradients that add up or are clipped, a budget for each rank.
+    shell 0 "$(together 2 train $settings --rate find --max-steps 10 --json)"
+    shell 0 "$(together 2 train $settings --accumulate 2 --clip 1 --shard-optimiser --max-steps 10 --json)"
+    shell 0 "$(together 2 train $settings --memory 2GiB --max-steps 10 --json)"
+    shell 0 "$(together 2 bench train --net tiny.txt --batch 20 --compress off,fast --steps 3 --warm 2 --json)"
+    is_json
+    out_has '"ranks":2,"one_rank_images_per_s":[0-9.]*,"scaling":'
     # Refused at the start, by one sentence that names the rank.
     refused 3 train $settings
     err_has 'cannot be shared out evenly among 3; 18 and 21 can'
