@@ -202,11 +202,11 @@ static comet_status search_run(search *s)
     for (uint64_t i = 0; i < N_STEPS && !has_risen(s) && !s->stopped; i++, rate *= factor) {
         double loss = 0;
         TRY(search_step(s, i, rate, &loss));
-        TRY(look_for_stop(s));
         if (!isfinite(loss))
             break;
         add_loss(s, rate, loss);
         tell(s, rate, loss);
+        TRY(look_for_stop(s));
     }
     return COMET_OK;
 }
