@@ -169,3 +169,14 @@ double team_distance(const team_outcome *a, const team_outcome *b, int kind)
     assert_int_equal(a->n_kept[kind], b->n_kept[kind]);
     return relative_distance(a->n_kept[kind], a->kept[kind], b->kept[kind]);
 }
+
+bool team_same_scores(const team_outcome *a, const team_outcome *b, uint32_t n_steps)
+{
+    for (uint32_t i = 0; i < n_steps; i++) {
+        const comet_scores *x = &a->scores[i], *y = &b->scores[i];
+        if (memcmp(&x->loss, &y->loss, sizeof x->loss) != 0 || x->n_valid != y->n_valid || x->n_top1 != y->n_top1 ||
+            x->n_top5 != y->n_top5)
+            return false;
+    }
+    return true;
+}

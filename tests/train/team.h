@@ -54,4 +54,7 @@ bool team_same_bits(const team_outcome *a, const team_outcome *b, int kind);
 /* relative_distance of what is kept of that kind. */
 double team_distance(const team_outcome *a, const team_outcome *b, int kind);
 
+/* The same scores in every step; field by field, since the struct has bytes that belong to none. */
+bool team_same_scores(const team_outcome *a, const team_outcome *b, uint32_t n_steps);
+
 #endif

@@ -48,9 +48,8 @@ static void check_ranks_agree(const char *what, const team_job *job, const team_
         for (int kind = 0; kind < TEAM_KINDS; kind++)
             if (!team_same_bits(&all[r], &all[0], kind))
                 fail_because("%s: tensors of kind %d differ between ranks 0 and %u of %u", what, kind, r, n_ranks);
-        for (uint32_t i = 0; i < job->n_steps; i++)
-            if (memcmp(&all[r].scores[i], &all[0].scores[i], sizeof all[r].scores[i]) != 0)
-                fail_because("%s: scores of step %u differ between ranks 0 and %u of %u", what, i, r, n_ranks);
+        if (!team_same_scores(&all[r], &all[0], job->n_steps))
+            fail_because("%s: scores differ between ranks 0 and %u of %u", what, r, n_ranks);
     }
 }
 
@@ -272,7 +271,7 @@ static void runs_repeat(void **state)
     for (size_t i = 0; i < 6; i++) {
         for (int kind = 0; kind < TEAM_KINDS; kind++)
             assert_true(team_same_bits(&a[i], &b[i], kind));
-        assert_memory_equal(a[i].scores, b[i].scores, sizeof a[i].scores);
+        assert_true(team_same_scores(&a[i], &b[i], TEAM_STEPS));
     }
     free(a);
     free(b);
