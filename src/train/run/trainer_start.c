@@ -272,6 +272,8 @@ comet_status trainer_start(trainer *t)
             comet_fail(COMET_ERROR_ARGUMENT, "timed convolutions need choices: those of comet_convolutions_choose or, in a "
                                              "run that goes on, of comet_checkpoint_convolutions");
     if (status == COMET_OK)
+        status = trainer_agree(t); /* all have looked at the memory that is free before anyone takes some */
+    if (status == COMET_OK)
         status = plan_steps(t);
     if (status == COMET_OK && trainer_has_files(t))
         status = checkpoint_lock(t->p->out, &t->lock);
