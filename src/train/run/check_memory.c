@@ -90,8 +90,6 @@ comet_status comet_model_check_memory(const comet_net *net, const comet_model_pa
     if (status != COMET_OK)
         return status;
     /* After the plan: each kernel that it made has 256 KiB of addresses, however short it is, and is used again by the run. */
-    if (params->ranks && resident.bytes < UINT64_MAX) /* the machine's memory is for all its ranks */
-        resident.bytes /= params->ranks->n_on_node;
     TRY(comet_memory_address_limit(&address));
     const uint64_t stacks = stacks_of(params) + later_addresses;
     const uint64_t room = sub_u64(resident.bytes, COMET_MEMORY_BESIDE_PLAN), address_room = sub_u64(address.bytes, stacks);
