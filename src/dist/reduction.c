@@ -9,8 +9,9 @@
  * under way at once. Tags hold number and piece, so that pieces may overtake one another. Nothing depends on the order of
  * arrival.
  *
- * Floats that are coded keep what coding left over under the key of the reduction: on the way to the owner at the places of the
- * others' segments, and of the sum at those of the rank's own. So one float is kept for each float that is reduced.
+ * Where floats are coded, the error of coding is kept under the key of the reduction and added the next time. A rank keeps the
+ * error of what it sends to owners at the places of their segments, and that of its own sum at the places of its own segment:
+ * one float for each float that is reduced.
  */
 #include "dist/reduction.h"
 
