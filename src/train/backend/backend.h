@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 
+#include "comet/codec.h"
 #include "comet/net.h"
 
 typedef struct backend backend;
@@ -53,6 +54,10 @@ void backend_settle(backend *b);
 /* Row-major, 1 to 4 dims, slowest first. */
 comet_status layout_plain(backend *b, uint32_t n_dims, const uint64_t *dims, const layout **l);
 uint64_t layout_bytes(const layout *l);
+/* f32 or bf16. */
+comet_dtype layout_type(const layout *l);
+/* With what fills up blocks. */
+uint64_t layout_elements(const layout *l);
 uint32_t layout_dims(const layout *l, uint64_t dims[5]);
 
 typedef enum layout_order {

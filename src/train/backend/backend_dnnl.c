@@ -248,6 +248,16 @@ uint64_t layout_bytes(const layout *l)
     return dnnl_memory_desc_get_size(l->md);
 }
 
+comet_dtype layout_type(const layout *l)
+{
+    return l->type == dnnl_bf16 ? COMET_DTYPE_BF16 : COMET_DTYPE_F32;
+}
+
+uint64_t layout_elements(const layout *l)
+{
+    return layout_bytes(l) / comet_dtype_bytes(layout_type(l));
+}
+
 uint32_t layout_dims(const layout *l, uint64_t dims[5])
 {
     for (int i = 0; i < l->n_dims && i < 5; i++)

@@ -286,16 +286,15 @@ comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 }
 
 /* Where part `part` of o's batch begins in a tensor of value v. */
-static float *part_of(const comet_model *m, const op *o, uint32_t v, float *whole, uint32_t part)
+static void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
 {
-    return whole + part * (layout_bytes(m->values[v].layout) / sizeof(float) / o->n_parts);
+    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
 }
 
-void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
-                        float *gradient)
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const void *x, const void *diff, float *gradient)
 {
     const comet_layer *l = o->layer;
-    depthwise_spec d = {.batch = n_images};
+    depthwise_spec d = {.type = layout_type(input_layout(m, o)), .batch = n_images};
     uint64_t in[5], out[5];
     layout_dims(input_layout(m, o), in);
     layout_dims(m->values[o->output].layout, out);
@@ -314,7 +313,7 @@ void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, co
 
 comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
 {
-    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part);
+    void *diff = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part);
     if (weighted_of(o)->own_depthwise) {
         depthwise_gradient(m, o, m->params.batch / o->n_parts, value_data_backward(m, o->inputs[0]), diff, weight);
         return COMET_OK;
@@ -444,13 +443,13 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
 }
 
 /* Where part `part` of the gradient of the input lies in the end. */
-static float *delivered_part(const comet_model *m, const op *o, uint32_t part)
+static void *delivered_part(const comet_model *m, const op *o, uint32_t part)
 {
     const delivery *d = &o->buffers.deliveries[0];
     return part_of(m, o, o->inputs[0], arena_at(&m->arena, d->by_parts ? d->sum : d->write), part);
 }
 
-comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part, float **gradient)
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part, void **gradient)
 {
     const delivery *d = &o->buffers.deliveries[0];
     *gradient = d->by_parts ? arena_at(&m->arena, d->write) : delivered_part(m, o, part);
@@ -464,7 +463,7 @@ comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, u
 comet_status weighted_deliver_part(comet_model *m, const op *o, uint32_t part)
 {
     const delivery *d = &o->buffers.deliveries[0];
-    float *there = delivered_part(m, o, part);
+    void *there = delivered_part(m, o, part);
     const kernel_args sum = {.at = {[ARG_SRC] = there,
                                     [ARG_SRC_1] = arena_at(&m->arena, d->write),
                                     [ARG_DST] = there,
@@ -503,7 +502,7 @@ comet_status weighted_backward(comet_model *m, op *o)
         weights = copy;
     }
     for (uint32_t k = 0; k < o->n_parts; k++) {
-        float *gradient;
+        void *gradient;
         TRY(weighted_part_of_data(m, o, weights, k, &gradient));
         TRY(weighted_deliver_part(m, o, k));
     }
