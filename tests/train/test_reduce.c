@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "testing.h"
 #include "train/backend/parallel.h"
 #include "train/math/reduce.h"
@@ -74,6 +75,31 @@ static void test_all_finite(void **state)
     }
 }
 
+/* The same as of the values, widened. */
+static void test_bf16(void **state)
+{
+    for (size_t k = 0; k < COUNT_OF(sizes); k++) {
+        const size_t n = sizes[k];
+        float *x = numbers(n, k);
+        uint16_t *h = need_malloc((n + 1) * sizeof *h);
+        for (size_t i = 0; i < n; i++) {
+            h[i] = bf16_of_float(x[i]);
+            x[i] = float_of_bf16(h[i]);
+        }
+        parallel_set_threads(1 + k % 3);
+        const double expected = sum_of_squares(COMET_DTYPE_F32, n, x), got = sum_of_squares(COMET_DTYPE_BF16, n, h);
+        assert_memory_equal(&got, &expected, sizeof got);
+        assert_true(count_nonzero(COMET_DTYPE_BF16, n, h) == count_nonzero(COMET_DTYPE_F32, n, x));
+        assert_true(all_finite(COMET_DTYPE_BF16, n, h));
+        if (n > 0) {
+            h[n / 2] = 0xff80; /* -Inf */
+            assert_false(all_finite(COMET_DTYPE_BF16, n, h));
+        }
+        free(x);
+        free(h);
+    }
+}
+
 static void test_momentum_distance(void **state)
 {
     for (size_t k = 0; k < COUNT_OF(sizes); k++) {
@@ -135,7 +161,8 @@ static void test_instruction_sets(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sum_of_squares),    cmocka_unit_test(test_count_nonzero),    cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_sum_of_squares),    cmocka_unit_test(test_count_nonzero),
+        cmocka_unit_test(test_all_finite),        cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_momentum_distance), cmocka_unit_test(test_instruction_sets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -168,35 +168,51 @@ static uint8_t wrapped(float x, float per_unit)
     return (uint8_t)bits;
 }
 
-static void keep_images(void *arg, size_t begin, size_t end)
+ISA_INLINED void keep_images_of(comet_dtype type, const image_job *j, size_t begin, size_t end)
 {
-    const image_job *j = arg;
     const sampler *s = j->s;
     const uint64_t n = s->n;
     const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
-        const float *restrict x = elements_from(s->type, j->tensor, i * n * s->n_choices);
+        const void *restrict x = elements_from(type, j->tensor, i * n * s->n_choices);
         uint8_t *restrict kept = j->kept + i * n;
         for (uint64_t k = 0; k < n; k++)
-            kept[k] = wrapped(x[k], per_unit);
+            kept[k] = wrapped(element_get(type, x, k), per_unit);
+    }
+}
+
+static void keep_images(void *arg, size_t begin, size_t end)
+{
+    const image_job *j = arg;
+    if (j->s->type == COMET_DTYPE_BF16)
+        keep_images_of(COMET_DTYPE_BF16, j, begin, end);
+    else
+        keep_images_of(COMET_DTYPE_F32, j, begin, end);
+}
+
+ISA_INLINED void subtract_images_of(comet_dtype type, const image_job *j, size_t begin, size_t end)
+{
+    const sampler *s = j->s;
+    const uint64_t n = s->n;
+    const float unit = s->unit, per_unit = 1 / unit;
+    for (size_t i = begin; i < end; i++) {
+        const void *restrict stored = elements_from(type, j->tensor, i * n * s->n_choices);
+        const uint8_t *restrict kept = j->kept + i * n;
+        void *restrict error = elements_at(type, j->error, i * n);
+        for (uint64_t k = 0; k < n; k++) {
+            const int8_t apart = (int8_t)(wrapped(element_get(type, stored, k), per_unit) - kept[k]); /* modulo 256 */
+            element_put(type, error, k, unit * (float)apart);
+        }
     }
 }
 
 static void subtract_images(void *arg, size_t begin, size_t end)
 {
     const image_job *j = arg;
-    const sampler *s = j->s;
-    const uint64_t n = s->n;
-    const float unit = s->unit, per_unit = 1 / unit;
-    for (size_t i = begin; i < end; i++) {
-        const float *restrict stored = elements_from(s->type, j->tensor, i * n * s->n_choices);
-        const uint8_t *restrict kept = j->kept + i * n;
-        float *restrict error = elements_at(s->type, j->error, i * n);
-        for (uint64_t k = 0; k < n; k++) {
-            const int8_t apart = (int8_t)(wrapped(stored[k], per_unit) - kept[k]); /* modulo 256 */
-            error[k] = unit * (float)apart;
-        }
-    }
+    if (j->s->type == COMET_DTYPE_BF16)
+        subtract_images_of(COMET_DTYPE_BF16, j, begin, end);
+    else
+        subtract_images_of(COMET_DTYPE_F32, j, begin, end);
 }
 
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples)

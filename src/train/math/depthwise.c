@@ -7,11 +7,12 @@
 #include <stddef.h>
 
 #include "base/isa_pick.h"
+#include "train/backend/element.h"
 #include "train/backend/parallel.h"
 
 typedef struct work {
     const depthwise_spec *spec;
-    const float *x, *dy;
+    const void *x, *dy;
     float *dw;
 } work;
 
@@ -25,18 +26,18 @@ static void valid_outputs(int64_t offset, int64_t stride, int64_t n_in, int64_t 
 }
 
 /* sum[l] += over a row: x[i step + l] dy[i block + l] */
-ISA_INLINED void sum_row(double *sum, const float *x, uint64_t step, const float *dy, int64_t n, size_t block)
+ISA_INLINED void sum_row(comet_dtype type, double *sum, const void *x, uint64_t step, const void *dy, int64_t n, size_t block)
 {
     float partial[DEPTHWISE_MAX_BLOCK] = {0};
     for (int64_t i = 0; i < n; i++)
         for (size_t l = 0; l < block; l++)
-            partial[l] += x[(uint64_t)i * step + l] * dy[(uint64_t)i * block + l];
+            partial[l] += element_get(type, x, (uint64_t)i * step + l) * element_get(type, dy, (uint64_t)i * block + l);
     for (size_t l = 0; l < block; l++)
         sum[l] += partial[l];
 }
 
 /* One tap of one block of channels, over the whole batch. */
-ISA_INLINED void sum_tap(const work *w, uint64_t b, uint64_t kh, uint64_t kw, size_t block)
+ISA_INLINED void sum_tap(comet_dtype type, const work *w, uint64_t b, uint64_t kh, uint64_t kw, size_t block)
 {
     const depthwise_spec *s = w->spec;
     const int64_t top = (int64_t)(kh * s->dilation[0]) - (int64_t)s->padding[0];
@@ -47,34 +48,37 @@ ISA_INLINED void sum_tap(const work *w, uint64_t b, uint64_t kh, uint64_t kw, si
     valid_outputs(top, down, (int64_t)s->in[0], (int64_t)s->out[0], &first_row, &end_row);
     valid_outputs(left, across, (int64_t)s->in[1], (int64_t)s->out[1], &first, &end);
     for (uint64_t n = 0; n < s->batch; n++) {
-        const float *x = w->x + (n * s->n_blocks + b) * s->in[0] * s->in[1] * block;
-        const float *dy = w->dy + (n * s->n_blocks + b) * s->out[0] * s->out[1] * block;
+        const void *x = elements_from(type, w->x, (n * s->n_blocks + b) * s->in[0] * s->in[1] * block);
+        const void *dy = elements_from(type, w->dy, (n * s->n_blocks + b) * s->out[0] * s->out[1] * block);
         for (int64_t row = first_row; row < end_row; row++)
-            sum_row(sum, x + (size_t)((row * down + top) * (int64_t)s->in[1] + first * across + left) * block,
-                    (uint64_t)across * block, dy + (size_t)(row * (int64_t)s->out[1] + first) * block, end - first, block);
+            sum_row(type, sum,
+                    elements_from(type, x, (size_t)((row * down + top) * (int64_t)s->in[1] + first * across + left) * block),
+                    (uint64_t)across * block, elements_from(type, dy, (size_t)(row * (int64_t)s->out[1] + first) * block),
+                    end - first, block);
     }
     float *dw = w->dw + ((b * s->kernel[0] + kh) * s->kernel[1] + kw) * block;
     for (size_t l = 0; l < block; l++)
         dw[l] = (float)sum[l];
 }
 
-ISA_INLINED void sum_all_taps(void *arg, size_t begin, size_t end)
+ISA_INLINED void sum_all_taps(comet_dtype type, void *arg, size_t begin, size_t end)
 {
     const work *w = arg;
     const uint64_t width = w->spec->kernel[1], taps = w->spec->kernel[0] * width;
     for (size_t i = begin; i < end; i++) {
         const uint64_t tap = i % taps;
         if (w->spec->block == 16)
-            sum_tap(w, i / taps, tap / width, tap % width, 16);
+            sum_tap(type, w, i / taps, tap / width, tap % width, 16);
         else
-            sum_tap(w, i / taps, tap / width, tap % width, 8);
+            sum_tap(type, w, i / taps, tap / width, tap % width, 8);
     }
 }
 
-ISA_VARIANTS(sum_taps, (void *arg, size_t begin, size_t end), sum_all_taps(arg, begin, end))
+ISA_VARIANTS(sum_taps_f32, (void *arg, size_t begin, size_t end), sum_all_taps(COMET_DTYPE_F32, arg, begin, end))
+ISA_VARIANTS(sum_taps_bf16, (void *arg, size_t begin, size_t end), sum_all_taps(COMET_DTYPE_BF16, arg, begin, end))
 
 void depthwise_backward_weights(const depthwise_spec *spec, const void *x, const void *dy, float *dw)
 {
     work w = {spec, x, dy, dw};
-    parallel_for(spec->n_blocks * spec->kernel[0] * spec->kernel[1], 1, ISA_PICK(sum_taps), &w);
+    parallel_for(spec->n_blocks * spec->kernel[0] * spec->kernel[1], 1, ELEMENT_PICK(sum_taps, spec->type), &w);
 }

@@ -87,7 +87,7 @@ typedef struct job {
 typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and the sum of d^2 */
 
 #define LOOP_FILE "train/math/norm_loops.h"
-#include "train/math/element_variants.h"
+#include "train/backend/element_variants.h"
 
 /* ---- what is asked for ---- */
 

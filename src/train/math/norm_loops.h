@@ -107,7 +107,8 @@ INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i
         LOOP(gradient_one)(j, relu, i, l);
 }
 
-/* ---- sixteen lanes, LOOP_LANES at a time: [lane, lane + LOOP_LANES) of rows of WIDE elements, of which `at` is the first ---- */
+/* ---- sixteen lanes, LOOP_LANES at a time: [lane, lane + LOOP_LANES) of rows of WIDE elements, of which `at` is the first ----
+ */
 
 /* The relu's masks: (v - from) scale + shift > 0, or v < 0. */
 typedef struct LOOP(threshold) {
@@ -243,19 +244,22 @@ INLINE void LOOP(sums_span)(const job *j, kind what, bool relu, bool signs, uint
         LOOP(add_terms)(j, what, relu, signs, at + whole + l, lane + l, segment, l);
 }
 
+INLINE void LOOP(rows_wide)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane)
+{
+    if (what == APPLY)
+        LOOP(apply_wide)(j, relu, option, at, n, lane);
+    else if (what == OUTPUT)
+        LOOP(output_wide)(j, relu, option, at, n, lane);
+    else
+        LOOP(gradient_wide)(j, relu, option, at, n, lane);
+}
+
 /* Runs of RUN rows, which the first-level cache holds for the next lanes. */
 INLINE void LOOP(rows_span)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane)
 {
     for (uint64_t i = 0; i < n; i += RUN * WIDE)
-        for (uint64_t part = 0; part < WIDE; part += LOOP_LANES) {
-            const uint64_t first = at + i + part, count = min_u64(RUN * WIDE, n - i);
-            if (what == APPLY)
-                LOOP(apply_wide)(j, relu, option, first, count, lane + part);
-            else if (what == OUTPUT)
-                LOOP(output_wide)(j, relu, option, first, count, lane + part);
-            else
-                LOOP(gradient_wide)(j, relu, option, first, count, lane + part);
-        }
+        for (uint64_t part = 0; part < WIDE; part += LOOP_LANES)
+            LOOP(rows_wide)(j, what, relu, option, at + i + part, min_u64(RUN * WIDE, n - i), lane + part);
 }
 
 /* Elements [at, at + n) of the job, all in one group, 16 lanes from `lane` on. */
@@ -272,18 +276,43 @@ INLINE void LOOP(wide_span)(const job *j, kind what, bool relu, bool option, uin
         LOOP(one)(j, what, relu, option, at + whole + l, lane + l);
 }
 
+/* Adds the terms of one row to sums in double, as add_terms does. */
+INLINE void LOOP(long_sums)(const job *j, kind what, bool relu, bool signs, uint64_t at, uint64_t lane, double *segment)
+{
+    typedef float half __attribute__((vector_size(2 * LOOP_LANES)));
+    typedef double doubles __attribute__((vector_size(4 * LOOP_LANES)));
+    const uint64_t n_sums = what == MOMENTS ? 2 : what == HARM ? 4 : signs ? 3 : 2;
+    LOOP(vec) terms[NORM_SUMS];
+    LOOP(sums_wide)(j, what, relu, signs, at, WIDE, lane, terms);
+    for (uint64_t k = 0; k < n_sums; k++)
+        for (uint64_t l = 0; l < LOOP_LANES; l += LOOP_LANES / 2) {
+            half term;
+            doubles sum;
+            memcpy(&term, (const float *)&terms[k] + l, sizeof term);
+            memcpy(&sum, segment + k * j->s->width + l, sizeof sum);
+            sum += __builtin_convertvector(term, doubles);
+            memcpy(segment + k * j->s->width + l, &sum, sizeof sum);
+        }
+}
+
 /* Rows of any period, one after another. */
 INLINE void LOOP(long_span)(const job *j, kind what, bool relu, bool option, uint64_t at, uint64_t n, uint64_t lane,
                             double *segment)
 {
     const uint64_t width = j->s->width;
-    for (uint64_t i = at; i < at + n; i += width)
-        for (uint64_t l = 0; l < width; l++) {
+    for (uint64_t i = at; i < at + n; i += width) {
+        uint64_t l = 0;
+        for (; l + LOOP_LANES <= width; l += LOOP_LANES)
+            if (LOOP(makes_sums)(what))
+                LOOP(long_sums)(j, what, relu, option, i + l, lane + l, segment + l);
+            else
+                LOOP(rows_wide)(j, what, relu, option, i + l, WIDE, lane + l);
+        for (; l < width; l++)
             if (LOOP(makes_sums)(what))
                 LOOP(add_terms)(j, what, relu, option, i + l, lane + l, segment, l);
             else
                 LOOP(one)(j, what, relu, option, i + l, lane + l);
-        }
+    }
 }
 
 /* Group by group. Pointers of the job are to its first element. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/isa_pick.h"
+#include "train/backend/element.h"
 #include "train/backend/parallel.h"
 
 enum { BLOCK = 4096, LANES = 8 }; /* elements */
@@ -23,34 +24,31 @@ ISA_INLINED double add_lanes(const double *lanes)
 }
 
 /* Eight lanes, so that the loop runs in vectors; their order is fixed. */
-ISA_INLINED sums squares_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums squares_of_block(comet_dtype type, const void *x, size_t n)
 {
-    const float *x = (const float *)arrays + first;
     double lanes[LANES] = {0};
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (size_t k = 0; k < LANES; k++)
-            lanes[k] += (double)x[i + k] * (double)x[i + k];
+            lanes[k] += (double)element_get(type, x, i + k) * (double)element_get(type, x, i + k);
     for (; i < n; i++)
-        lanes[0] += (double)x[i] * (double)x[i];
+        lanes[0] += (double)element_get(type, x, i) * (double)element_get(type, x, i);
     return (sums){add_lanes(lanes), 0};
 }
 
-ISA_INLINED sums nonzero_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums nonzero_of_block(comet_dtype type, const void *x, size_t n)
 {
-    const float *x = (const float *)arrays + first;
     int32_t count = 0;
     for (size_t i = 0; i < n; i++)
-        count += x[i] != 0;
+        count += element_get(type, x, i) != 0;
     return (sums){count, 0};
 }
 
-ISA_INLINED sums not_finite_of_block(const void *arrays, size_t first, size_t n)
+ISA_INLINED sums not_finite_of_block(comet_dtype type, const void *x, size_t n)
 {
-    const float *x = (const float *)arrays + first;
     int32_t count = 0;
     for (size_t i = 0; i < n; i++)
-        count += !isfinite(x[i]);
+        count += !isfinite(element_get(type, x, i));
     return (sums){count, 0};
 }
 
@@ -80,32 +78,41 @@ typedef enum kind { SQUARES, NONZERO, NOT_FINITE, MOMENTUM } kind;
 
 typedef struct job {
     kind what;
+    comet_dtype type; /* of the array; those of MOMENTUM are f32 */
     const void *arrays;
     size_t first, n;
     sums *results; /* one a block */
 } job;
 
+ISA_INLINED sums reduce_block(const job *j, comet_dtype type, size_t first, size_t n)
+{
+    if (j->what == MOMENTUM)
+        return momentum_of_block(j->arrays, first, n);
+    const void *x = elements_from(type, j->arrays, first);
+    return j->what == SQUARES   ? squares_of_block(type, x, n)
+           : j->what == NONZERO ? nonzero_of_block(type, x, n)
+                                : not_finite_of_block(type, x, n);
+}
+
 ISA_INLINED void reduce_blocks(const job *j, size_t begin, size_t end)
 {
     for (size_t b = begin; b < end; b++) {
         const size_t at = b * BLOCK, left = j->n - at, first = j->first + at, n = left < BLOCK ? left : BLOCK;
-        j->results[b] = j->what == SQUARES      ? squares_of_block(j->arrays, first, n)
-                        : j->what == NONZERO    ? nonzero_of_block(j->arrays, first, n)
-                        : j->what == NOT_FINITE ? not_finite_of_block(j->arrays, first, n)
-                                                : momentum_of_block(j->arrays, first, n);
+        j->results[b] = j->type == COMET_DTYPE_BF16 ? reduce_block(j, COMET_DTYPE_BF16, first, n)
+                                                    : reduce_block(j, COMET_DTYPE_F32, first, n);
     }
 }
 
 ISA_VARIANTS(blocks, (void *arg, size_t begin, size_t end), reduce_blocks(arg, begin, end))
 
-static sums reduce(size_t n, const void *arrays, kind what)
+static sums reduce(comet_dtype type, size_t n, const void *arrays, kind what)
 {
     enum { GROUP_ELEMENTS = GROUP * BLOCK };
     sums results[GROUP], total = {0, 0};
     for (size_t first = 0; first < n; first += GROUP_ELEMENTS) {
         const size_t left = n - first, here = left < GROUP_ELEMENTS ? left : GROUP_ELEMENTS;
         const size_t n_blocks = (here + BLOCK - 1) / BLOCK;
-        job j = {.what = what, .arrays = arrays, .first = first, .n = here, .results = results};
+        job j = {.what = what, .type = type, .arrays = arrays, .first = first, .n = here, .results = results};
         parallel_for(n_blocks, GRAIN, ISA_PICK(blocks), &j);
         for (size_t b = 0; b < n_blocks; b++) {
             total.one += results[b].one;
@@ -117,25 +124,22 @@ static sums reduce(size_t n, const void *arrays, kind what)
 
 double sum_of_squares(comet_dtype type, size_t n, const void *x)
 {
-    (void)type;
-    return reduce(n, x, SQUARES).one;
+    return reduce(type, n, x, SQUARES).one;
 }
 
 uint64_t count_nonzero(comet_dtype type, size_t n, const void *x)
 {
-    (void)type;
-    return (uint64_t)reduce(n, x, NONZERO).one;
+    return (uint64_t)reduce(type, n, x, NONZERO).one;
 }
 
 bool all_finite(comet_dtype type, size_t n, const void *x)
 {
-    (void)type;
-    return reduce(n, x, NOT_FINITE).one == 0;
+    return reduce(type, n, x, NOT_FINITE).one == 0;
 }
 
 double momentum_distance(size_t n, const momentum_terms *terms, double *size)
 {
-    const sums total = reduce(n, terms, MOMENTUM);
+    const sums total = reduce(COMET_DTYPE_F32, n, terms, MOMENTUM);
     *size = total.two;
     return total.one;
 }

@@ -25,6 +25,34 @@ INLINE LOOP(vec) LOOP(where_greater)(LOOP(vec) a, LOOP(vec) b, LOOP(vec) yes, LO
 #endif
 }
 
+/* Bit k says whether lane k is positive. */
+INLINE unsigned LOOP(positive)(LOOP(vec) v)
+{
+#if defined LOOP_MASKS
+    return _mm512_cmp_ps_mask((__m512)v, _mm512_setzero_ps(), _CMP_GT_OQ);
+#elif defined LOOP_AVX2
+    return (unsigned)_mm256_movemask_ps(_mm256_cmp_ps((__m256)v, _mm256_setzero_ps(), _CMP_GT_OQ));
+#else
+    unsigned bits = 0;
+    for (unsigned k = 0; k < LOOP_LANES; k++)
+        bits |= (unsigned)(v[k] > 0) << k;
+    return bits;
+#endif
+}
+
+/* v in the lanes whose bit is set, else 0. */
+INLINE LOOP(vec) LOOP(where_set)(unsigned bits, LOOP(vec) v)
+{
+#ifdef LOOP_MASKS
+    return (LOOP(vec))_mm512_maskz_mov_ps((__mmask16)bits, (__m512)v);
+#else
+    LOOP(words) lane;
+    for (unsigned k = 0; k < LOOP_LANES; k++)
+        lane[k] = 1u << k;
+    return (LOOP(vec))((LOOP(words))v & (LOOP(words))((lane & bits) != 0));
+#endif
+}
+
 /* Coefficients. */
 INLINE LOOP(vec) LOOP(load_floats)(const float *from)
 {

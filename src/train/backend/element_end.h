@@ -4,5 +4,6 @@
 #undef LOOP
 #undef LOOP_TARGET
 #undef LOOP_LANES
+#undef LOOP_AVX2
 #undef LOOP_MASKS
 #undef LOOP_BF16
