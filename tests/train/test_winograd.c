@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "testing.h"
 #include "train/backend/backend.h"
 #include "train/backend/parallel.h"
@@ -225,6 +226,64 @@ static void test_against_double(void **state)
     }
 }
 
+/* ---- bf16: what comes of the widened elements, rounded ---- */
+
+/* Rounds x, and returns it as bf16. */
+static uint16_t *halves_of(float *x, uint64_t n)
+{
+    uint16_t *h = need_malloc(n * sizeof *h);
+    for (uint64_t i = 0; i < n; i++) {
+        h[i] = bf16_of_float(x[i]);
+        x[i] = float_of_bf16(h[i]);
+    }
+    return h;
+}
+
+static void check_rounded(const char *what, const uint16_t *found, const float *exact, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (found[i] != bf16_of_float(exact[i]))
+            fail_because("%s: element %d is %04x, not %a rounded", what, (int)i, found[i], (double)exact[i]);
+}
+
+static void check_bf16(const winograd_shape *s)
+{
+    tensors t = tensors_of(s);
+    uint16_t *src = halves_of(t.src, t.n_src), *diff_dst = halves_of(t.diff_dst, t.n_dst);
+    uint16_t *dst = need_malloc(t.n_dst * sizeof *dst), *diff_src = need_malloc(t.n_src * sizeof *diff_src);
+    float *weights = floats(t.n_weights), *bias = floats(s->out[0]), *scratch;
+    winograd_shape half = *s;
+    winograd_plan p;
+    run_all(&t, 2);
+    half.type = COMET_DTYPE_BF16;
+    for (int pass = WINOGRAD_FORWARD; pass <= WINOGRAD_BACKWARD_WEIGHTS; pass++) {
+        assert_true(winograd_make(&half, (winograd_pass)pass, 2, NO_LIMIT, &p));
+        scratch = floats(winograd_scratch_bytes(&p) / sizeof(float));
+        if (pass == WINOGRAD_FORWARD)
+            winograd_run_data(&p, src, t.weights, s->bias ? t.bias : NULL, dst, scratch);
+        else if (pass == WINOGRAD_BACKWARD_DATA)
+            winograd_run_data(&p, diff_dst, t.weights, NULL, diff_src, scratch);
+        else
+            winograd_run_weights(&p, src, diff_dst, weights, s->bias ? bias : NULL, scratch);
+        free(scratch);
+    }
+    check_rounded("forward", dst, t.dst, t.n_dst);
+    check_rounded("backward data", diff_src, t.diff_src, t.n_src);
+    assert_memory_equal(weights, t.diff_weights, t.n_weights * sizeof *weights);
+    if (s->bias)
+        assert_memory_equal(bias, t.diff_bias, s->out[0] * sizeof *bias);
+    void *all[] = {src, diff_dst, dst, diff_src, weights, bias};
+    for (size_t i = 0; i < COUNT_OF(all); i++)
+        free(all[i]);
+    tensors_free(&t);
+}
+
+static void test_bf16(void **state)
+{
+    for (size_t i = 0; i < COUNT_OF(shapes); i++)
+        check_bf16(&shapes[i]);
+}
+
 static void test_threads(void **state)
 {
     for (size_t i = 0; i < COUNT_OF(shapes); i++) {
@@ -419,9 +478,9 @@ static void test_first_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_double), cmocka_unit_test(test_threads),      cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_finish),         cmocka_unit_test(test_refused),      cmocka_unit_test(test_pays),
-        cmocka_unit_test(test_kernels),        cmocka_unit_test(test_first_layers),
+        cmocka_unit_test(test_against_double), cmocka_unit_test(test_bf16),    cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slices),         cmocka_unit_test(test_finish),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_pays),           cmocka_unit_test(test_kernels), cmocka_unit_test(test_first_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

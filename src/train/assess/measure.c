@@ -117,7 +117,7 @@ static comet_status compare_weighted(comet_model *m, const op *o, double eb, dou
     return COMET_OK;
 }
 
-/* Of the part of o's input that was taken. */
+/* In the part of o's input that was taken. */
 static uint64_t count_nonzero_of_part(const comet_model *m, const op *o)
 {
     const uint64_t n = m->params.batch / o->n_parts * image_elements(m, o->inputs[0]);

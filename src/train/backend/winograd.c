@@ -20,6 +20,7 @@
 
 #include "base/bytes.h"
 #include "comet/base.h"
+#include "train/backend/element.h"
 #include "train/backend/parallel.h"
 
 enum {
@@ -181,8 +182,10 @@ bool winograd_pays(const winograd_shape *s)
 
 typedef struct job {
     const winograd_plan *p;
-    const float *src, *weights, *bias, *diff_dst;
-    float *dst, *diff_weights, *diff_bias;
+    const void *src, *diff_dst;
+    const float *weights, *bias;
+    void *dst;
+    float *diff_weights, *diff_bias;
     float *shared, *private;
     uint64_t first_tile, n_tiles; /* of a slice */
     uint64_t n_items;
@@ -256,7 +259,7 @@ static void multiply_out(const job *j, winograd_tiles t, uint64_t n_vectors, con
             finish.bias = bias;
         }
         t.block = block + k;
-        p->kernels->output(&p->to, t, m + k * product.m_vectors, p->m_points, &finish, j->dst);
+        p->kernels->output(p->shape.type, &p->to, t, m + k * product.m_vectors, p->m_points, &finish, j->dst);
     }
 }
 
@@ -267,7 +270,7 @@ static void do_tiles(const job *j, uint64_t item, float *private)
     winograd_tiles t = {.first = first, .n = min_u64(p->tiles, p->n_tiles - first)};
     float *v = private, *m = v + WINOGRAD_POINTS * p->v_points;
     for (; t.block < p->n_from; t.block++)
-        p->kernels->source(&p->from, t, j->src, v + t.block * p->tiles * lanes, p->v_points);
+        p->kernels->source(p->shape.type, &p->from, t, j->src, v + t.block * p->tiles * lanes, p->v_points);
     for (t.block = 0; t.block < p->n_to; t.block += WINOGRAD_VECTORS)
         multiply_out(j, t, min_u64(WINOGRAD_VECTORS, p->n_to - t.block), v, j->shared + t.block * p->n_from * lanes * lanes, m);
 }
@@ -282,7 +285,7 @@ static void transform_sources(const job *j, uint64_t item, float *private)
     const uint64_t lanes = p->kernels->lanes, steps = ceil_div_u64(j->n_tiles, STEP), first = item % steps * STEP;
     const winograd_tiles t = {j->first_tile + first, min_u64(STEP, j->n_tiles - first), item / steps};
     (void)private;
-    p->kernels->source(&p->from, t, j->src, j->shared + (t.block * p->tiles + first) * lanes, p->v_points);
+    p->kernels->source(p->shape.type, &p->from, t, j->src, j->shared + (t.block * p->tiles + first) * lanes, p->v_points);
 }
 
 static void do_outputs(const job *j, uint64_t item, float *private)
@@ -304,7 +307,7 @@ static void set_slice(job *j, uint64_t first)
     j->n_tiles = min_u64(j->p->tiles, j->p->n_tiles - first);
 }
 
-void winograd_run_data(const winograd_plan *p, const float *src, const float *weights, const float *bias, float *dst,
+void winograd_run_data(const winograd_plan *p, const void *src, const float *weights, const float *bias, void *dst,
                        float *scratch)
 {
     job j = {.p = p, .src = src, .weights = weights, .bias = bias, .dst = dst, .shared = scratch};
@@ -342,7 +345,8 @@ static void transform_both(const job *j, uint64_t item, float *private)
     if (item / steps < p->n_from)
         transform_sources(j, item, private);
     else
-        p->kernels->gradient(&p->to, t, j->diff_dst, gram_gradients(j) + (block * p->tiles + first) * lanes, p->m_points);
+        p->kernels->gradient(p->shape.type, &p->to, t, j->diff_dst, gram_gradients(j) + (block * p->tiles + first) * lanes,
+                             p->m_points);
 }
 
 /* One point and two blocks of outputs. */
@@ -383,7 +387,8 @@ static void sum_bias(const job *j, uint64_t item, float *private)
     for (uint64_t row = 0; row < p->shape.batch * p->to.height; row++) {
         float partial[LINE];
         const uint64_t image = row / p->to.height, y = row % p->to.height;
-        p->kernels->sum(j->diff_dst + ((image * p->n_to + item) * area + y * p->to.width) * lanes, p->to.width, partial);
+        const uint64_t at = ((image * p->n_to + item) * area + y * p->to.width) * lanes;
+        p->kernels->sum(p->shape.type, elements_from(p->shape.type, j->diff_dst, at), p->to.width, partial);
         for (uint64_t l = 0; l < lanes; l++)
             sums[l] += (double)partial[l];
     }
@@ -391,8 +396,8 @@ static void sum_bias(const job *j, uint64_t item, float *private)
         j->diff_bias[first + l] = (float)sums[l];
 }
 
-void winograd_run_weights(const winograd_plan *p, const float *src, const float *diff_dst, float *diff_weights,
-                          float *diff_bias, float *scratch)
+void winograd_run_weights(const winograd_plan *p, const void *src, const void *diff_dst, float *diff_weights, float *diff_bias,
+                          float *scratch)
 {
     job j = {.p = p, .src = src, .diff_dst = diff_dst, .diff_weights = diff_weights, .diff_bias = diff_bias};
     j.shared = j.private = scratch;

@@ -11,6 +11,7 @@
 typedef enum winograd_pass { WINOGRAD_FORWARD, WINOGRAD_BACKWARD_DATA, WINOGRAD_BACKWARD_WEIGHTS } winograd_pass;
 
 typedef struct winograd_shape {
+    comet_dtype type;              /* of src and dst, f32 or bf16; weights, bias and what is added up are f32 */
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint64_t padding[2];           /* before the first row and column, at most 2; after the last, what `out` needs */
     bool bias, relu, adds;         /* relu, adds: forward only, to what is in the output */
@@ -40,10 +41,10 @@ bool winograd_make(const winograd_shape *s, winograd_pass pass, size_t n_threads
 uint64_t winograd_scratch_bytes(const winograd_plan *p);
 
 /* Forward and backward data: from `src` (the gradient of the output, for backward data) to `dst`. Bias or NULL. */
-void winograd_run_data(const winograd_plan *p, const float *src, const float *weights, const float *bias, float *dst,
+void winograd_run_data(const winograd_plan *p, const void *src, const float *weights, const float *bias, void *dst,
                        float *scratch);
 /* Gradients of the weights, and of the bias unless NULL. */
-void winograd_run_weights(const winograd_plan *p, const float *src, const float *diff_dst, float *diff_weights,
-                          float *diff_bias, float *scratch);
+void winograd_run_weights(const winograd_plan *p, const void *src, const void *diff_dst, float *diff_weights, float *diff_bias,
+                          float *scratch);
 
 #endif

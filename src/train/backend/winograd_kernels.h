@@ -1,7 +1,8 @@
 /*
  * The loops of Winograd's convolution, one table for each instruction set; winograd.c says what they compute and calls them.
- * Tensors lie in blocks of `lanes` channels: [image][block][row][column][lane], weights [outputs / lanes][inputs / lanes][3][3]
- * [input lane][output lane]. What belongs to one of the 36 points lies `points` floats after what belongs to the one before.
+ * Tensors, f32 or bf16 as `type` says, lie in blocks of `lanes` channels: [image][block][row][column][lane], weights [outputs /
+ * lanes][inputs / lanes][3][3] [input lane][output lane]. What belongs to one of the 36 points lies `points` floats after what
+ * belongs to the one before.
  */
 #ifndef COMET_TRAIN_BACKEND_WINOGRAD_KERNELS_H
 #define COMET_TRAIN_BACKEND_WINOGRAD_KERNELS_H
@@ -9,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "comet/codec.h"
 
 enum {
     WINOGRAD_OUT = 4,     /* rows and columns of a tile's output */
@@ -58,12 +61,12 @@ typedef struct winograd_gram {
 typedef struct winograd_kernels {
     size_t lanes;
     /* v[tile][lane] of each point: the 6 x 6 inputs of each tile, transformed. */
-    void (*source)(const winograd_grid *g, winograd_tiles t, const float *src, float *v, uint64_t points);
+    void (*source)(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *src, float *v, uint64_t points);
     /* d[tile][lane]: the 4 x 4 gradients of each tile's outputs, transformed. */
-    void (*gradient)(const winograd_grid *g, winograd_tiles t, const float *dst, float *d, uint64_t points);
+    void (*gradient)(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *dst, float *d, uint64_t points);
     /* Writes the 4 x 4 outputs of each tile from m[tile][lane]. */
-    void (*output)(const winograd_grid *g, winograd_tiles t, const float *m, uint64_t points, const winograd_finish *f,
-                   float *dst);
+    void (*output)(comet_dtype type, const winograd_grid *g, winograd_tiles t, const float *m, uint64_t points,
+                   const winograd_finish *f, void *dst);
     /* u[input lane][output lane] of a block of weights. Turned: rotated by half a turn, and inputs and outputs change places.
      */
     void (*weights)(const float *w, bool turned, float *u, uint64_t points);
@@ -72,7 +75,7 @@ typedef struct winograd_kernels {
     void (*product)(const winograd_product *p);
     void (*gram)(const winograd_gram *g);
     /* sums[lane] = the sum over n vectors */
-    void (*sum)(const float *x, uint64_t n, float *sums);
+    void (*sum)(comet_dtype type, const void *x, uint64_t n, float *sums);
 } winograd_kernels;
 
 extern const winograd_kernels winograd_kernels_reference; /* blocks of 8 channels */

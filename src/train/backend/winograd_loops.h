@@ -14,7 +14,20 @@
 
 #include <string.h>
 
+#include "train/backend/element.h"
 #include "train/backend/winograd_kernels.h"
+
+/* vec_bf16, load_bf16, save_bf16 */
+#define LOOP(name) name##_bf16
+#define LOOP_TARGET
+#define LOOP_LANES LANES
+#define LOOP_BF16
+#if LANES == 16
+#define LOOP_MASKS
+#endif
+#include "train/backend/element_lanes.h"
+
+#include "train/backend/element_end.h"
 
 #ifdef __clang__
 #define UNROLL _Pragma("unroll")
@@ -44,6 +57,22 @@ INLINE vec load(const float *p)
 INLINE void store(float *p, vec x)
 {
     *(vec_in_memory *)p = x;
+}
+
+/* LANES elements of a tensor. The type is constant wherever these are inlined. */
+INLINE vec load_from(comet_dtype type, const void *x, uint64_t first)
+{
+    const void *there = elements_from(type, x, first);
+    return type == COMET_DTYPE_BF16 ? (vec)load_bf16(there) : load(there);
+}
+
+INLINE void store_at(comet_dtype type, void *x, uint64_t first, vec v)
+{
+    void *there = elements_at(type, x, first);
+    if (type == COMET_DTYPE_BF16)
+        save_bf16(v, there);
+    else
+        store(there, v);
 }
 
 INLINE vec splat(float x)
@@ -162,38 +191,39 @@ INLINE uint64_t at(const winograd_grid *g, const window *w, int64_t row, int64_t
     return w->offset + (uint64_t)((w->top + row) * (int64_t)g->width + w->left + column) * LANES;
 }
 
-/* Where a tile of n rows and columns lies, *row floats from one row to the next: in x, or in `copy` with zeros for what is
+/* Where a tile of n rows and columns lies, *row elements from one row to the next: in x, or in `copy` with zeros for what is
  * outside of the tensor. */
-INLINE const float *tile_of(const winograd_grid *g, const window *w, const float *x, int n, float *copy, uint64_t *row)
+INLINE const void *tile_of(comet_dtype type, const winograd_grid *g, const window *w, const void *x, int n, void *copy,
+                           uint64_t *row)
 {
     if (w->first_row == 0 && w->first == 0 && w->end_row == n && w->end == n) {
         *row = g->width * LANES;
-        return x + at(g, w, 0, 0);
+        return elements_from(type, x, at(g, w, 0, 0));
     }
     *row = (uint64_t)n * LANES;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++) {
             const bool inside = i >= w->first_row && i < w->end_row && k >= w->first && k < w->end;
-            store(copy + (i * n + k) * LANES, inside ? load(x + at(g, w, i, k)) : (vec){0});
+            store_at(type, copy, (uint64_t)(i * n + k) * LANES, inside ? load_from(type, x, at(g, w, i, k)) : (vec){0});
         }
     return copy;
 }
 
-static void source(const winograd_grid *g, winograd_tiles t, const float *src, float *v, uint64_t points)
+INLINE void source_of(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *src, float *v, uint64_t points)
 {
     place p = place_of(g, t.first);
     float copy[WINOGRAD_IN * WINOGRAD_IN * LANES];
     for (uint64_t tile = 0; tile < t.n; tile++, place_next(g, &p), v += LANES) {
         const window w = window_of(g, p, t.block, WINOGRAD_IN);
         uint64_t row;
-        const float *x = tile_of(g, &w, src, WINOGRAD_IN, copy, &row);
+        const void *x = tile_of(type, g, &w, src, WINOGRAD_IN, copy, &row);
         vec half[6][6];
         UNROLL
         for (uint64_t i = 0; i < 6; i++) {
             vec line[6];
             UNROLL
             for (uint64_t k = 0; k < 6; k++)
-                line[k] = load(x + i * row + k * LANES);
+                line[k] = load_from(type, x, i * row + k * LANES);
             source_line(line, half[i]);
         }
         UNROLL
@@ -208,19 +238,29 @@ static void source(const winograd_grid *g, winograd_tiles t, const float *src, f
     }
 }
 
-static void gradient(const winograd_grid *g, winograd_tiles t, const float *dst, float *d, uint64_t points)
+static void source(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *src, float *v, uint64_t points)
+{
+    if (type == COMET_DTYPE_BF16)
+        source_of(COMET_DTYPE_BF16, g, t, src, v, points);
+    else
+        source_of(COMET_DTYPE_F32, g, t, src, v, points);
+}
+
+INLINE void gradient_of(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *dst, float *d, uint64_t points)
 {
     place p = place_of(g, t.first);
     float copy[WINOGRAD_OUT * WINOGRAD_OUT * LANES];
     for (uint64_t tile = 0; tile < t.n; tile++, place_next(g, &p), d += LANES) {
         const window w = window_of(g, p, t.block, WINOGRAD_OUT);
         uint64_t row;
-        const float *y = tile_of(g, &w, dst, WINOGRAD_OUT, copy, &row);
+        const void *y = tile_of(type, g, &w, dst, WINOGRAD_OUT, copy, &row);
         vec half[4][6];
         UNROLL
         for (uint64_t i = 0; i < 4; i++) {
-            const float *at_row = y + i * row;
-            const vec line[4] = {load(at_row), load(at_row + LANES), load(at_row + 2 * LANES), load(at_row + 3 * LANES)};
+            vec line[4];
+            UNROLL
+            for (uint64_t k = 0; k < 4; k++)
+                line[k] = load_from(type, y, i * row + k * LANES);
             gradient_line(line, half[i]);
         }
         UNROLL
@@ -235,19 +275,27 @@ static void gradient(const winograd_grid *g, winograd_tiles t, const float *dst,
     }
 }
 
-INLINE vec finished(vec y, const winograd_finish *f, vec bias, const float *there)
+static void gradient(comet_dtype type, const winograd_grid *g, winograd_tiles t, const void *dst, float *d, uint64_t points)
+{
+    if (type == COMET_DTYPE_BF16)
+        gradient_of(COMET_DTYPE_BF16, g, t, dst, d, points);
+    else
+        gradient_of(COMET_DTYPE_F32, g, t, dst, d, points);
+}
+
+INLINE vec finished(comet_dtype type, vec y, const winograd_finish *f, vec bias, const void *dst, uint64_t there)
 {
     if (f->bias)
         y += bias;
     if (f->adds)
-        y += load(there);
+        y += load_from(type, dst, there);
     if (f->relu)
         y = (vec)((lanes_of_bits)y & ~(y < (vec){0})); /* NaN goes on */
     return y;
 }
 
-static void output(const winograd_grid *g, winograd_tiles t, const float *m, uint64_t points, const winograd_finish *f,
-                   float *dst)
+INLINE void output_of(comet_dtype type, const winograd_grid *g, winograd_tiles t, const float *m, uint64_t points,
+                      const winograd_finish *f, void *dst)
 {
     place p = place_of(g, t.first);
     const vec bias = f->bias ? load(f->bias) : (vec){0};
@@ -271,11 +319,20 @@ static void output(const winograd_grid *g, winograd_tiles t, const float *m, uin
             for (int i = 0; i < 4; i++) {
                 if (i >= w.end_row || k >= w.end)
                     continue;
-                float *there = dst + at(g, &w, i, k);
-                store(there, finished(y[i], f, bias, there));
+                const uint64_t there = at(g, &w, i, k);
+                store_at(type, dst, there, finished(type, y[i], f, bias, dst, there));
             }
         }
     }
+}
+
+static void output(comet_dtype type, const winograd_grid *g, winograd_tiles t, const float *m, uint64_t points,
+                   const winograd_finish *f, void *dst)
+{
+    if (type == COMET_DTYPE_BF16)
+        output_of(COMET_DTYPE_BF16, g, t, m, points, f, dst);
+    else
+        output_of(COMET_DTYPE_F32, g, t, m, points, f, dst);
 }
 
 /* ---- weights ---- */
@@ -456,11 +513,11 @@ static void gram(const winograd_gram *g)
             gram_group(g, channel, 1);
 }
 
-static void sum(const float *x, uint64_t n, float *sums)
+static void sum(comet_dtype type, const void *x, uint64_t n, float *sums)
 {
     vec s = {0};
     for (uint64_t i = 0; i < n; i++)
-        s += load(x + i * LANES);
+        s += type == COMET_DTYPE_BF16 ? load_from(COMET_DTYPE_BF16, x, i * LANES) : load_from(COMET_DTYPE_F32, x, i * LANES);
     store(sums, s);
 }
 
