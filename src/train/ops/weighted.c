@@ -3,6 +3,8 @@
  *
  * A layer whose weight is frozen stores no input: the gradient that it passes on needs the weight alone, and that of its bias,
  * if it is trained, is a sum over the gradient of its output.
+ *
+ * Weights are kept in floats. In bf16 a copy of them is made before each pass that reads them, and lives as long as the pass.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,31 +20,44 @@
 
 /* ---- parameters ---- */
 
-/* Weight and bias of a convolution or linear layer; the weight lies as the forward kernel needs it. */
-static comet_status add_weights(comet_model *m, op *o, uint32_t n_dims, const uint64_t *dims, uint64_t fan_in, uint64_t fan_out)
+/* What describes the weight of a convolution or linear layer. */
+typedef struct weight_shape {
+    const layout *kept;
+    uint32_t n_dims;
+    uint64_t dims[4], fan_in, fan_out;
+} weight_shape;
+
+/* Weight and bias. */
+static comet_status add_weights(comet_model *m, op *o, const weight_shape *w)
 {
     parameter p = named_parameter(o, "weight");
     uint64_t lying[5];
-    p.layout = kernel_layout(o->forward, ARG_WEIGHTS);
+    p.layout = w->kept;
     TRY(layout_plain(m->backend, layout_dims(p.layout, lying), lying, &p.plain));
-    p.n_dims = n_dims;
-    memcpy(p.dims, dims, n_dims * sizeof *dims);
+    p.n_dims = w->n_dims;
+    memcpy(p.dims, w->dims, w->n_dims * sizeof *w->dims);
     p.init = o->layer->init;
-    p.fan_in = fan_in;
-    p.fan_out = fan_out;
+    p.fan_in = w->fan_in;
+    p.fan_out = w->fan_out;
     TRY(graph_add_parameter(m, &p, &o->weight));
     if (!o->layer->bias)
         return COMET_OK;
     parameter bias = named_parameter(o, "bias");
     bias.init = o->layer->init;
-    bias.fan_in = fan_in;
+    bias.fan_in = w->fan_in;
     return graph_add_vector(m, &bias, o->layer->out_channels, &o->bias);
 }
 
-/* Backward kernels may need the weights in another layout than forward's. */
-static comet_status bridge_layouts(comet_model *m, op *o)
+/* Kernels may need the weights in another layout or type than that in which they are kept. */
+static comet_status bridge_forward(comet_model *m, op *o)
 {
-    const layout *kept = kernel_layout(o->forward, ARG_WEIGHTS);
+    const layout *kept = m->parameters[o->weight].layout, *needed = kernel_layout(o->forward, ARG_WEIGHTS);
+    return needed == kept ? COMET_OK : kernel_reorder(m->backend, kept, needed, &weighted_of(o)->forward_reorder);
+}
+
+static comet_status bridge_backward(comet_model *m, op *o)
+{
+    const layout *kept = m->parameters[o->weight].layout;
     const layout *data = o->backward_data ? kernel_layout(o->backward_data, ARG_WEIGHTS) : kept;
     const layout *gradient = o->backward_weights ? kernel_layout(o->backward_weights, ARG_DIFF_WEIGHTS) : kept;
     if (data != kept)
@@ -56,6 +71,7 @@ static comet_status bridge_layouts(comet_model *m, op *o)
 
 #define SMALL_SCRATCH ((uint64_t)64 << 20)
 #define LARGE_SCRATCH ((uint64_t)160 << 20)
+#define MIN_LINEAR_BATCH 96 /* of a linear layer in bf16 */
 #define PART_BYTES ((uint64_t)32 << 20) /* of an input that backward decodes at once */
 
 /* A scratchpad may have up to four times the bytes that a kernel reads and writes. Beyond that, the memory that direct
@@ -71,7 +87,8 @@ static conv_spec conv_spec_of(const comet_model *m, const comet_layer *l, bool r
 {
     uint64_t dims[5];
     layout_dims(input, dims);
-    conv_spec s = {.batch = m->params.batch, .groups = l->groups, .bias = l->bias, .relu = relu};
+    conv_spec s = {
+        .batch = m->params.batch, .groups = l->groups, .bias = l->bias, .relu = relu, .type = layout_type(input)};
     memcpy(s.in, dims + 1, sizeof s.in);
     memcpy(s.kernel, l->kernel, sizeof s.kernel);
     memcpy(s.stride, l->stride, sizeof s.stride);
@@ -97,10 +114,24 @@ conv_spec conv_pass_spec(const comet_model *m, const op *o, kernel_pass pass)
     return s;
 }
 
+/* Where a pass in bf16 would be slow, the convolution computes in floats. Images, the net's input, need no gradient. */
+static comet_status conv_type(comet_model *m, const comet_layer *layer, const conv_spec *s, const layout *input,
+                              comet_dtype *type)
+{
+    conv_spec typed = *s;
+    bool fast = true;
+    typed.type = m->type;
+    if (m->type != COMET_DTYPE_F32)
+        TRY(conv_is_fast(m->backend, &typed, input, layer->inputs[0] != 0, &fast));
+    *type = fast ? m->type : COMET_DTYPE_F32;
+    return COMET_OK;
+}
+
 comet_status conv_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed)
 {
-    const conv_spec s = conv_spec_of(m, layer, relu, input);
+    conv_spec s = conv_spec_of(m, layer, relu, input);
     kernel *k;
+    TRY(conv_type(m, layer, &s, input, &s.type));
     TRY(kernel_conv_forward(m->backend, &s, input, &k));
     *needed = kernel_layout(k, ARG_SRC);
     kernel_destroy(k);
@@ -115,6 +146,7 @@ static const op_type op_type_frozen_conv = {.name = "conv",
                                             .backward = weighted_backward,
                                             .input_layout = conv_input_layout,
                                             .scratch_bytes = weighted_scratch_bytes,
+                                            .declare_forward = weighted_declare_forward,
                                             .declare_backward = weighted_declare_backward,
                                             .takes_relu = true};
 static const op_type op_type_frozen_linear = {.name = "linear",
@@ -122,7 +154,9 @@ static const op_type op_type_frozen_linear = {.name = "linear",
                                               .destroy = weighted_destroy,
                                               .forward = weighted_forward,
                                               .backward = weighted_backward,
+                                              .input_layout = linear_input_layout,
                                               .scratch_bytes = weighted_scratch_bytes,
+                                              .declare_forward = weighted_declare_forward,
                                               .declare_backward = weighted_declare_backward,
                                               .takes_relu = true,
                                               .any_order = true};
@@ -165,10 +199,11 @@ static uint32_t conv_parts(const comet_model *m, const conv_spec *s)
 {
     const uint64_t in = s->in[0] * s->in[1] * s->in[2], out = s->out[0] * s->out[1] * s->out[2];
     const uint64_t weights = s->out[0] * s->in[0] / s->groups * s->kernel[0] * s->kernel[1];
+    const uint64_t size = comet_dtype_bytes(s->type), aligned = COMET_ALIGNMENT / size;
     uint32_t best = 1;
-    for (uint32_t n = 2; n <= s->batch && in % 16 == 0 && out % 16 == 0; n++) {
+    for (uint32_t n = 2; n <= s->batch && in % aligned == 0 && out % aligned == 0; n++) {
         const uint64_t images = s->batch / n;
-        if (images < 2 * (uint64_t)m->params.n_threads || images * in < 8 * weights || best * PART_BYTES >= s->batch * in * 4)
+        if (images < 2 * (uint64_t)m->params.n_threads || images * in < 8 * weights || best * PART_BYTES >= s->batch * in * size)
             break;
         if (s->batch % n == 0)
             best = n;
@@ -201,24 +236,50 @@ void weighted_destroy(op *o)
     weighted *w = weighted_of(o);
     if (!w)
         return;
+    kernel_destroy(w->forward_reorder);
     kernel_destroy(w->weights_reorder);
     kernel_destroy(w->gradient_reorder);
     free(w);
     o->state = NULL;
 }
 
-comet_status conv_prepare(comet_model *m, op *o)
+/* Weights are kept as forward needs them, or in bf16 as the kernel for their gradient makes that. */
+static comet_status conv_kept(comet_model *m, const op *o, const conv_spec *s, const layout **kept)
+{
+    kernel *k;
+    *kept = kernel_layout(o->forward, ARG_WEIGHTS);
+    if (s->type == COMET_DTYPE_F32)
+        return COMET_OK;
+    if (is_depthwise(s) && layout_typed(m->backend, *kept, COMET_DTYPE_F32, kept) == COMET_OK)
+        return COMET_OK;
+    TRY(kernel_conv_backward_weights(m->backend, s, o->forward, &k));
+    *kept = kernel_layout(k, ARG_DIFF_WEIGHTS);
+    kernel_destroy(k);
+    return COMET_OK;
+}
+
+static comet_status conv_prepare_forward(comet_model *m, op *o, const conv_spec *s)
 {
     const comet_layer *l = o->layer;
-    conv_spec s = conv_spec_of(m, l, o->relu, input_layout(m, o));
-    const uint64_t area = (uint64_t)l->kernel[0] * l->kernel[1], in = s.in[0] / l->groups;
-    const uint64_t dims[4] = {l->out_channels, in, l->kernel[0], l->kernel[1]};
-    const bool first = !has_learnt_before(m, o);
+    const uint64_t area = (uint64_t)l->kernel[0] * l->kernel[1], in = s->in[0] / l->groups;
+    weight_shape w = {.n_dims = 4,
+                      .dims = {l->out_channels, in, l->kernel[0], l->kernel[1]},
+                      .fan_in = in * area,
+                      .fan_out = l->out_channels * area};
     TRY(make_state(o));
-    TRY(kernel_conv_forward(m->backend, &s, input_layout(m, o), &o->forward));
+    TRY(kernel_conv_forward(m->backend, s, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
-    TRY(add_weights(m, o, 4, dims, in * area, l->out_channels * area));
-    TRY(conv_plan_choice(m, o, PASS_FORWARD));
+    TRY(conv_kept(m, o, s, &w.kept));
+    TRY(add_weights(m, o, &w));
+    TRY(bridge_forward(m, o));
+    return conv_plan_choice(m, o, PASS_FORWARD);
+}
+
+comet_status conv_prepare(comet_model *m, op *o)
+{
+    conv_spec s = conv_spec_of(m, o->layer, o->relu, input_layout(m, o));
+    const bool first = !has_learnt_before(m, o);
+    TRY(conv_prepare_forward(m, o, &s));
     if (m->params.inference)
         return COMET_OK;
     o->n_parts = conv_parts(m, &s);
@@ -235,7 +296,7 @@ comet_status conv_prepare(comet_model *m, op *o)
         o->type = &op_type_frozen_conv;
     }
     o->mask.used = o->relu;
-    return bridge_layouts(m, o);
+    return bridge_backward(m, o);
 }
 
 comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, uint64_t channels, kernel **k)
@@ -248,16 +309,51 @@ comet_status conv_sample_kernel(comet_model *m, const op *o, uint64_t n_images, 
     return kernel_conv_backward_weights(m->backend, &s, o->forward, k);
 }
 
-comet_status linear_prepare(comet_model *m, op *o)
+/* With few images a linear layer spends its time on reading weights, so that a copy of them in bf16 costs more than it saves.
+ * Scores are floats: so is the last layer. */
+comet_status linear_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
+                                 const layout **needed)
+{
+    const bool last = layer == comet_net_layer(m->net, comet_net_n_values(m->net) - 1);
+    const comet_dtype type = last || m->params.batch < MIN_LINEAR_BATCH ? COMET_DTYPE_F32 : m->type;
+    uint64_t block;
+    (void)relu;
+    *needed = input;
+    if (layout_type(input) != type && layout_describe(input, &block) == ORDER_OTHER)
+        TRY(graph_plain_like(m, input, needed));
+    return layout_typed(m->backend, *needed, type, needed);
+}
+
+static comet_status linear_kept(comet_model *m, const op *o, const layout **kept)
+{
+    kernel *k;
+    *kept = kernel_layout(o->forward, ARG_WEIGHTS);
+    if (layout_type(*kept) == COMET_DTYPE_F32)
+        return COMET_OK;
+    TRY(kernel_linear_backward_weights(m->backend, false, o->forward, &k));
+    *kept = kernel_layout(k, ARG_DIFF_WEIGHTS);
+    kernel_destroy(k);
+    return COMET_OK;
+}
+
+static comet_status linear_prepare_forward(comet_model *m, op *o)
 {
     const comet_layer *l = o->layer;
     const comet_shape in = comet_net_shape(m->net, l->inputs[0]);
-    const uint64_t inputs = (uint64_t)in.channels * in.height * in.width, dims[2] = {l->out_channels, inputs};
-    const bool first = !has_learnt_before(m, o);
+    const uint64_t inputs = (uint64_t)in.channels * in.height * in.width;
+    weight_shape w = {.n_dims = 2, .dims = {l->out_channels, inputs}, .fan_in = inputs, .fan_out = l->out_channels};
     TRY(make_state(o));
     TRY(kernel_linear_forward(m->backend, l->out_channels, l->bias, o->relu, input_layout(m, o), &o->forward));
     set_output_layout(m, o, kernel_layout(o->forward, ARG_DST));
-    TRY(add_weights(m, o, 2, dims, inputs, l->out_channels));
+    TRY(linear_kept(m, o, &w.kept));
+    TRY(add_weights(m, o, &w));
+    return bridge_forward(m, o);
+}
+
+comet_status linear_prepare(comet_model *m, op *o)
+{
+    const bool first = !has_learnt_before(m, o);
+    TRY(linear_prepare_forward(m, o));
     if (m->params.inference)
         return COMET_OK;
     o->n_parts = 1;
@@ -268,17 +364,33 @@ comet_status linear_prepare(comet_model *m, op *o)
     else
         o->type = &op_type_frozen_linear;
     o->mask.used = o->relu;
-    return bridge_layouts(m, o);
+    return bridge_backward(m, o);
 }
 
 /* ---- running ---- */
 
+/* A copy of o's weights as a kernel needs them; without `reorder` they lie so already. */
+static comet_status copy_weights(const comet_model *m, const op *o, kernel *reorder, buffer_id copy, buffer_id scratch,
+                                 void **weights)
+{
+    *weights = learnt(m, m->weights, o->weight);
+    if (!reorder)
+        return COMET_OK;
+    const kernel_args move = {.at = {[ARG_SRC] = *weights,
+                                     [ARG_DST] = arena_at(&m->arena, copy),
+                                     [ARG_SCRATCH] = arena_at(&m->arena, scratch)}};
+    *weights = move.at[ARG_DST];
+    return kernel_run(reorder, &move);
+}
+
 comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 {
+    void *weights;
     if (mode == RUN_TRAIN)
         tell_input_read(m, o);
+    TRY(copy_weights(m, o, weighted_of(o)->forward_reorder, o->buffers.forward_weights, o->buffers.scratch_forward, &weights));
     const kernel_args args = {.at = {[ARG_SRC] = value_data(m, o->inputs[0]),
-                                     [ARG_WEIGHTS] = learnt(m, m->weights, o->weight),
+                                     [ARG_WEIGHTS] = weights,
                                      [ARG_BIAS] = learnt(m, m->weights, o->bias),
                                      [ARG_DST] = value_data(m, o->output),
                                      [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_forward)}};
@@ -286,9 +398,9 @@ comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
 }
 
 /* Where part `part` of o's batch begins in a tensor of value v. */
-static float *part_of(const comet_model *m, const op *o, uint32_t v, float *whole, uint32_t part)
+static void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
 {
-    return whole + part * (layout_bytes(m->values[v].layout) / sizeof(float) / o->n_parts);
+    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
 }
 
 void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
@@ -314,7 +426,7 @@ void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, co
 
 comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias)
 {
-    float *diff = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part);
+    void *diff = part_of(m, o, o->output, arena_at(&m->arena, o->buffers.diff), part);
     if (weighted_of(o)->own_depthwise) {
         depthwise_gradient(m, o, m->params.batch / o->n_parts, value_data_backward(m, o->inputs[0]), diff, weight);
         return COMET_OK;
@@ -369,7 +481,10 @@ static uint64_t bias_scratch_bytes(const comet_model *m, const op *o)
 uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phase)
 {
     const weighted *w = weighted_of(o);
-    const kernel *k = phase == PHASE_WEIGHTS ? w->gradient_reorder : phase == PHASE_DATA ? w->weights_reorder : NULL;
+    const kernel *k = phase == PHASE_WEIGHTS   ? w->gradient_reorder
+                      : phase == PHASE_DATA    ? w->weights_reorder
+                      : phase == PHASE_FORWARD ? w->forward_reorder
+                                               : NULL;
     const uint64_t reorder = k ? kernel_scratch_bytes(k) : 0;
     switch (phase) {
     case PHASE_FORWARD: return max_u64(reorder, w->choice_bytes[PASS_FORWARD]);
@@ -377,6 +492,14 @@ uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phas
     case PHASE_DATA: return max_u64(reorder, w->choice_bytes[PASS_BACKWARD_DATA]);
     default: return reorder;
     }
+}
+
+comet_status weighted_declare_forward(comet_model *m, op *o)
+{
+    const kernel *reorder = weighted_of(o)->forward_reorder;
+    return reorder ? arena_declare(&m->arena, layout_bytes(kernel_layout(reorder, ARG_DST)), o->index,
+                                   &o->buffers.forward_weights)
+                   : COMET_OK;
 }
 
 comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data)
@@ -444,13 +567,13 @@ static comet_status weighted_backward_weights(comet_model *m, op *o)
 }
 
 /* Where part `part` of the gradient of the input lies in the end. */
-static float *delivered_part(const comet_model *m, const op *o, uint32_t part)
+static void *delivered_part(const comet_model *m, const op *o, uint32_t part)
 {
     const delivery *d = &o->buffers.deliveries[0];
     return part_of(m, o, o->inputs[0], arena_at(&m->arena, d->by_parts ? d->sum : d->write), part);
 }
 
-comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part, float **gradient)
+comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, uint32_t part, void **gradient)
 {
     const delivery *d = &o->buffers.deliveries[0];
     *gradient = d->by_parts ? arena_at(&m->arena, d->write) : delivered_part(m, o, part);
@@ -464,7 +587,7 @@ comet_status weighted_part_of_data(comet_model *m, const op *o, void *weights, u
 comet_status weighted_deliver_part(comet_model *m, const op *o, uint32_t part)
 {
     const delivery *d = &o->buffers.deliveries[0];
-    float *there = delivered_part(m, o, part);
+    void *there = delivered_part(m, o, part);
     const kernel_args sum = {.at = {[ARG_SRC] = there,
                                     [ARG_SRC_1] = arena_at(&m->arena, d->write),
                                     [ARG_DST] = there,
@@ -493,17 +616,10 @@ comet_status weighted_backward(comet_model *m, op *o)
         TRY(backward_bias_alone(m, o));
     if (!needs_gradient_of(m, o, 0))
         return COMET_OK;
-    void *weights = learnt(m, m->weights, o->weight);
-    kernel *reorder = weighted_of(o)->weights_reorder;
-    if (reorder) {
-        void *copy = arena_at(&m->arena, o->buffers.weights_copy);
-        const kernel_args move = {
-            .at = {[ARG_SRC] = weights, [ARG_DST] = copy, [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_backward)}};
-        TRY(kernel_run(reorder, &move));
-        weights = copy;
-    }
+    void *weights;
+    TRY(copy_weights(m, o, weighted_of(o)->weights_reorder, o->buffers.weights_copy, o->buffers.scratch_backward, &weights));
     for (uint32_t k = 0; k < o->n_parts; k++) {
-        float *gradient;
+        void *gradient;
         TRY(weighted_part_of_data(m, o, weights, k, &gradient));
         TRY(weighted_deliver_part(m, o, k));
     }
