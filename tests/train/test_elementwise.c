@@ -37,16 +37,16 @@ static void test_sum(void **state)
             fill(&r, a, n);
             fill(&r, b, n);
             y[n] = 7;
-            sum_of(n, a, b, relu, y);
+            sum_of(COMET_DTYPE_F32, n, a, b, relu, y);
             check_sum(a, b, relu, y, n);
             memcpy(y, a, n * sizeof *y);
-            sum_of(n, y, b, relu, y);
+            sum_of(COMET_DTYPE_F32, n, y, b, relu, y);
             check_sum(a, b, relu, y, n);
             memcpy(y, b, n * sizeof *y);
-            sum_of(n, a, y, relu, y);
+            sum_of(COMET_DTYPE_F32, n, a, y, relu, y);
             check_sum(a, b, relu, y, n);
             memcpy(y, a, n * sizeof *y);
-            sum_of(n, y, y, relu, y);
+            sum_of(COMET_DTYPE_F32, n, y, y, relu, y);
             check_sum(a, a, relu, y, n);
             assert_true(y[n] == 7);
         }
@@ -67,10 +67,10 @@ static void test_relu_backward(void **state)
         fill(&r, y, n);
         fill(&r, dy, n);
         dx[n] = 7;
-        relu_backward(n, y, dy, dx);
+        relu_backward(COMET_DTYPE_F32, n, y, dy, dx);
         check_pass(y, dy, dx, n);
         memcpy(dx, dy, n * sizeof *dx);
-        relu_backward(n, y, dx, dx);
+        relu_backward(COMET_DTYPE_F32, n, y, dx, dx);
         check_pass(y, dy, dx, n);
         assert_true(dx[n] == 7);
     }
@@ -88,14 +88,14 @@ static void test_relu_backward_mask(void **state)
         fill(&r, dy, n);
         dx[n] = 7;
         signs[n_words] = 0x1234;
-        signs_of(n, y, signs);
+        signs_of(COMET_DTYPE_F32, n, y, signs);
         for (size_t i = 0; i < n; i++)
             if ((signs[i / SIGNS_A_WORD] >> i % SIGNS_A_WORD & 1) != (y[i] > 0))
                 fail_because("the sign of %a at %zu of %zu", (double)y[i], i, n);
-        relu_backward_mask(n, signs, dy, dx);
+        relu_backward_mask(COMET_DTYPE_F32, n, signs, dy, dx);
         check_pass(y, dy, dx, n);
         memcpy(dx, dy, n * sizeof *dx);
-        relu_backward_mask(n, signs, dx, dx);
+        relu_backward_mask(COMET_DTYPE_F32, n, signs, dx, dx);
         check_pass(y, dy, dx, n);
         assert_true(dx[n] == 7 && signs[n_words] == 0x1234);
     }

@@ -88,7 +88,7 @@ static void side_open(side *s, const comet_net *net, comet_compress_mode mode)
     s->t = trial_make(net, &p);
     comet_model *m = s->t.model;
     const op *first = op_named(m, "first");
-    s->to_first = (passed){.to = first, .n = BATCH * image_floats(m, first->output)};
+    s->to_first = (passed){.to = first, .n = BATCH * image_elements(m, first->output)};
     s->to_first.gradient = need_malloc(s->to_first.n * sizeof(float));
     const listener l = {.self = &s->to_first, .part_done = keep_passed, .needs_norm = needs_norm, .norm_done = keep_harm};
     assert_ok(observer_add(&m->observer, &l));

@@ -28,11 +28,11 @@ static void test_sum_of_squares(void **state)
         for (size_t i = 0; i < sizes[k]; i++)
             expected += (double)x[i] * (double)x[i];
         parallel_set_threads(1);
-        const double one = sum_of_squares(sizes[k], x);
+        const double one = sum_of_squares(COMET_DTYPE_F32, sizes[k], x);
         assert_near(one, expected, 1e-12 * expected);
         for (size_t threads = 2; threads <= 5; threads++) {
             parallel_set_threads(threads);
-            const double many = sum_of_squares(sizes[k], x);
+            const double many = sum_of_squares(COMET_DTYPE_F32, sizes[k], x);
             assert_memory_equal(&one, &many, sizeof one);
         }
         free(x);
@@ -49,7 +49,7 @@ static void test_count_nonzero(void **state)
         for (size_t i = 0; i < sizes[k]; i++)
             expected += x[i] != 0;
         parallel_set_threads(1 + k % 3);
-        assert_true(count_nonzero(sizes[k], x) == expected);
+        assert_true(count_nonzero(COMET_DTYPE_F32, sizes[k], x) == expected);
         free(x);
     }
 }
@@ -62,12 +62,12 @@ static void test_all_finite(void **state)
     for (size_t k = 0; k < COUNT_OF(sizes); k++) {
         float *x = numbers(sizes[k], k);
         parallel_set_threads(1 + k % 3);
-        assert_true(all_finite(sizes[k], x));
+        assert_true(all_finite(COMET_DTYPE_F32, sizes[k], x));
         for (int i = 0; sizes[k] > 0 && i < 6; i++) {
             const size_t at = i == 0 ? 0 : i == 1 ? sizes[k] - 1 : (size_t)rng_below(&r, sizes[k]);
             const float was = x[at];
             x[at] = bad[i % 3];
-            assert_false(all_finite(sizes[k], x));
+            assert_false(all_finite(COMET_DTYPE_F32, sizes[k], x));
             x[at] = was;
         }
         free(x);
@@ -117,10 +117,10 @@ static void test_instruction_sets(void **state)
         for (int isa = COMET_ISA_REFERENCE; isa <= COMET_ISA_AVX512; isa++) {
             double found[5] = {0};
             comet_isa_set_cap((comet_isa)isa);
-            found[0] = sum_of_squares(n, g);
+            found[0] = sum_of_squares(COMET_DTYPE_F32, n, g);
             found[1] = momentum_distance(n, &terms, &found[2]);
-            found[3] = (double)count_nonzero(n, w);
-            found[4] = all_finite(n, g) - 2 * all_finite(n, w);
+            found[3] = (double)count_nonzero(COMET_DTYPE_F32, n, w);
+            found[4] = all_finite(COMET_DTYPE_F32, n, g) - 2 * all_finite(COMET_DTYPE_F32, n, w);
             if (isa == COMET_ISA_REFERENCE)
                 memcpy(expected, found, sizeof expected);
             assert_memory_equal(found, expected, sizeof expected);

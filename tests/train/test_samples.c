@@ -108,7 +108,7 @@ static float stored_as(test_rng *r, float x)
 
 static stored_input make_input(comet_model *m, const op *o, test_rng *r)
 {
-    const uint64_t image = image_floats(m, o->inputs[0]), n = m->params.batch * image;
+    const uint64_t image = image_elements(m, o->inputs[0]), n = m->params.batch * image;
     stored_input in = {
         .image = image, .n = n, .x = value_data(m, o->inputs[0]), .stored = aligned(n * 4), .error = aligned(n * 4)};
     fill(r, m->values[o->inputs[0]].layout, n, in.x);
@@ -138,7 +138,7 @@ static double whole_energy(comet_model *m, op *o, const stored_input *in)
         for (uint64_t i = 0; i < bytes / sizeof *sum; i++)
             sum[i] += part[i];
     }
-    const double energy = sum_of_squares(bytes / sizeof *sum, sum);
+    const double energy = sum_of_squares(COMET_DTYPE_F32, bytes / sizeof *sum, sum);
     release(sum, bytes);
     release(part, bytes);
     if (bias)
@@ -185,11 +185,11 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
     note_errors(s, &in);
     assert_int_equal(s->n_images, m->params.batch < 32 ? m->params.batch : 32);
     assert_true(s->first + s->n <= in.image);
-    fill(r, m->values[o->output].layout, m->params.batch * image_floats(m, o->output), arena_at(&m->arena, o->buffers.diff));
+    fill(r, m->values[o->output].layout, m->params.batch * image_elements(m, o->output), arena_at(&m->arena, o->buffers.diff));
     compare_parts(m, o, &in, work);
     check_errors(m, o, &in, work);
     assert_int_equal(sample_gradient(m, o, work, &gradient, &n_gradient), COMET_OK);
-    const double sampled = sum_of_squares(n_gradient, gradient), whole = whole_energy(m, o, &in);
+    const double sampled = sum_of_squares(COMET_DTYPE_F32, n_gradient, gradient), whole = whole_energy(m, o, &in);
     assert_near(sampled, whole, 5e-3 * whole);
     release(in.stored, in.n * sizeof *in.stored);
     release(in.error, in.n * sizeof *in.error);
@@ -212,7 +212,7 @@ static void check_model(uint32_t batch)
         const sampler *s = sampler_of(m, o);
         for (uint64_t round = 0; round < s->n_choices + 1; round++)
             assert_int_equal(check_round(m, o, round, &r), round % s->n_choices * s->n);
-        assert_int_equal(s->n_choices * s->n, image_floats(m, o->inputs[0]));
+        assert_int_equal(s->n_choices * s->n, image_elements(m, o->inputs[0]));
         assert_true(s->turn < m->samples.n_turns && s->offset + s->n_images * s->n * sizeof *s->x <= m->samples.bytes);
         n++;
         n_of_channels += s->n_choices > 1;

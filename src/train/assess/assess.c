@@ -35,8 +35,7 @@ static comet_status add_tensors(comet_model *m)
         const value *x = &m->values[v];
         a->value_tensors[v] = NONE;
         if (x->producer != NONE && !x->masks_only && slot_may_be_lossy(m, x->slot))
-            TRY(adapt_add_tensor(a->adapt, m->ops[x->producer].layer->name, layout_bytes(x->layout) / sizeof(float),
-                                 &a->value_tensors[v]));
+            TRY(adapt_add_tensor(a->adapt, m->ops[x->producer].layer->name, layout_elements(x->layout), &a->value_tensors[v]));
     }
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const op *o = &m->ops[i];

@@ -58,7 +58,7 @@ comet_status join_gradient_ready(void *self, comet_model *m, const op *o)
     const uint32_t consumer = a->ops[o->index].consumer;
     if (a->due && consumer != NONE && is_trained(m, o->weight))
         a->joint->gradients[consumer] =
-            (joint_gradient){.here = sum_of_squares(m->parameters[o->weight].n, gradient_at(m, o, o->weight))};
+            (joint_gradient){.here = sum_of_squares(COMET_DTYPE_F32, m->parameters[o->weight].n, gradient_at(m, o, o->weight))};
     return COMET_OK;
 }
 

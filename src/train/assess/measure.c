@@ -41,9 +41,9 @@ static bool is_sampled(const comet_model *m, const op *o)
 }
 
 /* Work memory lies after the samples. */
-static float *work_of(const comet_model *m)
+static void *work_of(const comet_model *m)
 {
-    return (float *)m->samples.room + m->samples.bytes / sizeof(float);
+    return (uint8_t *)m->samples.room + m->samples.bytes;
 }
 
 /* The share of pairs of a tap and an output position along side d that lie on the image, not on its padding. */
@@ -76,7 +76,8 @@ static double taps_on_image(const comet_model *m, const op *o)
 /* The gain of a weighted op over the first n_images: taps of a weight's input, times share of non-zeros, times ||dY||^2. */
 static double weighted_gain(const comet_model *m, const op *o, uint32_t n_images, double nonzero)
 {
-    const double energy = sum_of_squares(n_images * image_floats(m, o->output), arena_at(&m->arena, o->buffers.diff));
+    const double energy = sum_of_squares(layout_type(m->values[o->output].layout), n_images * image_elements(m, o->output),
+                                         arena_at(&m->arena, o->buffers.diff));
     return taps_on_image(m, o) * nonzero / 3 * energy;
 }
 
@@ -97,7 +98,7 @@ static comet_status measure(comet_model *m, const op *o, double *squares)
     const float *gradient;
     uint64_t n;
     TRY(sample_gradient(m, o, work_of(m), &gradient, &n));
-    *squares = sum_of_squares(n, gradient);
+    *squares = sum_of_squares(COMET_DTYPE_F32, n, gradient);
     return COMET_OK;
 }
 
@@ -116,15 +117,20 @@ static comet_status compare_weighted(comet_model *m, const op *o, double eb, dou
     return COMET_OK;
 }
 
+/* Of the part of o's input that was taken. */
+static uint64_t count_nonzero_of_part(const comet_model *m, const op *o)
+{
+    const uint64_t n = m->params.batch / o->n_parts * image_elements(m, o->inputs[0]);
+    return count_nonzero(layout_type(input_layout(m, o)), n, value_data_backward(m, o->inputs[0]));
+}
+
 comet_status measure_part(void *self, comet_model *m, const op *o, uint32_t part)
 {
     assessment *a = self;
     const uint32_t consumer = a->ops[o->index].consumer;
     if (!a->due || consumer == NONE)
         return COMET_OK;
-    const uint32_t n_images = m->params.batch / o->n_parts;
-    const uint64_t n_nonzero = count_nonzero(n_images * image_floats(m, o->inputs[0]), m->values[o->inputs[0]].taken);
-    a->n_nonzero = n_nonzero + (part > 0 ? a->n_nonzero : 0);
+    a->n_nonzero = count_nonzero_of_part(m, o) + (part > 0 ? a->n_nonzero : 0);
     if (is_sampled(m, o))
         sample_compare(m, o, part, work_of(m));
     if (part + 1 < o->n_parts)
@@ -170,8 +176,7 @@ comet_status measure_folded_part(void *self, comet_model *m, const op *o, uint32
     assessment *a = self;
     if (!a->due || a->ops[o->index].consumer == NONE)
         return COMET_OK;
-    const uint64_t n = m->params.batch / o->n_parts * image_floats(m, o->inputs[0]);
-    a->n_nonzero = count_nonzero(n, m->values[o->inputs[0]].taken) + (part > 0 ? a->n_nonzero : 0);
+    a->n_nonzero = count_nonzero_of_part(m, o) + (part > 0 ? a->n_nonzero : 0);
     if (is_sampled(m, o))
         sample_compare(m, o, part, work_of(m));
     return COMET_OK;

@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/memory.h"
 #include "train/assess/assess.h"
+#include "train/backend/element.h"
 #include "train/backend/parallel.h"
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
@@ -30,13 +31,13 @@ static sampler choose_sample(const comet_model *m, const op *o)
     uint64_t dims[5] = {0}, block = 1;
     const layout_order order = layout_describe(l, &block);
     layout_dims(l, dims);
-    sampler s = {.channels = dims[1], .n_choices = 1};
+    sampler s = {.type = layout_type(l), .channels = dims[1], .n_choices = 1};
     if ((order == ORDER_PLANAR || order == ORDER_BLOCKED) && o->layer->groups == 1 && dims[1] % SAMPLE_CHANNELS == 0 &&
         SAMPLE_CHANNELS % block == 0) {
         s.channels = SAMPLE_CHANNELS;
         s.n_choices = dims[1] / SAMPLE_CHANNELS;
     }
-    s.n = image_floats(m, o->inputs[0]) / s.n_choices;
+    s.n = image_elements(m, o->inputs[0]) / s.n_choices;
     const uint64_t n_images = max_u64(SAMPLE_BYTES / (s.n * sizeof *s.x), 1);
     s.n_images = (uint32_t)min_u64(m->params.batch, min_u64(SAMPLE_IMAGES, n_images));
     return s;
@@ -56,9 +57,14 @@ static comet_status make_kernels(comet_model *m, const op *o, sampler *s)
 }
 
 /* Work memory holds the error, the gradient that the kernel makes of it, that gradient row by row, and the scratchpad. */
-static uint64_t error_floats(const sampler *s)
+static uint64_t error_elements(const sampler *s)
 {
     return s->n_images * s->n;
+}
+
+static uint64_t error_bytes(const sampler *s)
+{
+    return padded_bytes(error_elements(s) * comet_dtype_bytes(s->type));
 }
 
 static uint64_t made_floats(const comet_model *m, const op *o)
@@ -76,16 +82,16 @@ static uint64_t plain_floats(const sampler *s)
 static uint64_t work_bytes(const comet_model *m, const op *o)
 {
     const sampler *s = sampler_of(m, o);
-    const uint64_t floats = padded_floats(error_floats(s)) + padded_floats(made_floats(m, o)) + padded_floats(plain_floats(s));
+    const uint64_t floats = padded_floats(made_floats(m, o)) + padded_floats(plain_floats(s));
     const uint64_t of_gradient = s->gradient ? kernel_scratch_bytes(s->gradient) : 0;
-    return floats * sizeof(float) + max_u64(of_gradient, s->to_plain ? kernel_scratch_bytes(s->to_plain) : 0);
+    return error_bytes(s) + floats * sizeof(float) + max_u64(of_gradient, s->to_plain ? kernel_scratch_bytes(s->to_plain) : 0);
 }
 
 /* Adds the sample to the last turn, or to a new one where that would be too large. */
 static void take_turn(comet_model *m, const op *o, uint64_t *filled)
 {
     sampler *s = sampler_of(m, o);
-    const uint64_t bytes = ceil_div_u64(error_floats(s), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
+    const uint64_t bytes = ceil_div_u64(error_elements(s), COMET_ALIGNMENT) * COMET_ALIGNMENT; /* a byte each */
     if (m->samples.n_turns == 0 || *filled + bytes > TURN_BYTES) {
         m->samples.n_turns++;
         *filled = 0;
@@ -146,9 +152,9 @@ void sample_destroy(comet_model *m)
 /* Work on images [begin, end) of a sample, or of a part of it. */
 typedef struct image_job {
     const sampler *s;
-    const float *tensor; /* from the first sampled channel on */
+    const void *tensor; /* from the first sampled channel on */
     uint8_t *kept;
-    float *error;
+    void *error;
 } image_job;
 
 /* Rounds to the nearest unit, modulo 256: the last bits of a float after adding SHIFT. For an element that is not finite or
@@ -169,7 +175,7 @@ static void keep_images(void *arg, size_t begin, size_t end)
     const uint64_t n = s->n;
     const float per_unit = 1 / s->unit;
     for (size_t i = begin; i < end; i++) {
-        const float *restrict x = j->tensor + i * n * s->n_choices;
+        const float *restrict x = elements_from(s->type, j->tensor, i * n * s->n_choices);
         uint8_t *restrict kept = j->kept + i * n;
         for (uint64_t k = 0; k < n; k++)
             kept[k] = wrapped(x[k], per_unit);
@@ -183,9 +189,9 @@ static void subtract_images(void *arg, size_t begin, size_t end)
     const uint64_t n = s->n;
     const float unit = s->unit, per_unit = 1 / unit;
     for (size_t i = begin; i < end; i++) {
-        const float *restrict stored = j->tensor + i * n * s->n_choices;
+        const float *restrict stored = elements_from(s->type, j->tensor, i * n * s->n_choices);
         const uint8_t *restrict kept = j->kept + i * n;
-        float *restrict error = j->error + i * n;
+        float *restrict error = elements_at(s->type, j->error, i * n);
         for (uint64_t k = 0; k < n; k++) {
             const int8_t apart = (int8_t)(wrapped(stored[k], per_unit) - kept[k]); /* modulo 256 */
             error[k] = unit * (float)apart;
@@ -205,11 +211,11 @@ void sample_keep(const comet_model *m, const op *o, uint64_t round, void *sample
     s->first = round % s->n_choices * s->n;
     s->n_nonzero = 0;
     s->x = (uint8_t *)samples + s->offset;
-    image_job j = {.s = s, .tensor = (const float *)value_data(m, o->inputs[0]) + s->first, .kept = s->x};
+    image_job j = {.s = s, .tensor = elements_from(s->type, value_data(m, o->inputs[0]), s->first), .kept = s->x};
     parallel_for(s->n_images, 1, keep_images, &j);
 }
 
-void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work)
+void sample_compare(const comet_model *m, const op *o, uint32_t part, void *work)
 {
     sampler *s = sampler_of(m, o);
     const uint64_t in_part = m->params.batch / o->n_parts, before = part * in_part;
@@ -217,12 +223,12 @@ void sample_compare(const comet_model *m, const op *o, uint32_t part, float *wor
         return;
     const uint64_t n_images = min_u64(s->n_images - before, in_part);
     image_job j = {.s = s,
-                   .tensor = (const float *)value_data_backward(m, o->inputs[0]) + s->first,
+                   .tensor = elements_from(s->type, value_data_backward(m, o->inputs[0]), s->first),
                    .kept = s->x + before * s->n,
-                   .error = work + before * s->n};
+                   .error = elements_at(s->type, work, before * s->n)};
     parallel_for(n_images, 1, subtract_images, &j);
     for (uint64_t i = 0; i < n_images; i++)
-        s->n_nonzero += count_nonzero(s->n, j.tensor + i * s->n * s->n_choices);
+        s->n_nonzero += count_nonzero(s->type, s->n, elements_from(s->type, j.tensor, i * s->n * s->n_choices));
 }
 
 double sample_nonzero(const comet_model *m, const op *o)
@@ -233,7 +239,7 @@ double sample_nonzero(const comet_model *m, const op *o)
     return (double)s->n_nonzero / (double)(s->n_images * s->channels * dims[2] * dims[3]);
 }
 
-static comet_status run_kernels(const sampler *s, float *error, float *diff, float *made, float *plain, void *scratch)
+static comet_status run_kernels(const sampler *s, void *error, void *diff, float *made, float *plain, void *scratch)
 {
     const kernel_args args = {
         .at = {[ARG_SRC] = error, [ARG_DIFF_DST] = diff, [ARG_DIFF_WEIGHTS] = made, [ARG_SCRATCH] = scratch}};
@@ -242,10 +248,11 @@ static comet_status run_kernels(const sampler *s, float *error, float *diff, flo
     return s->to_plain ? kernel_run(s->to_plain, &move) : COMET_OK;
 }
 
-comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n)
+comet_status sample_gradient(comet_model *m, const op *o, void *work, const float **gradient, uint64_t *n)
 {
     const sampler *s = sampler_of(m, o);
-    float *diff = arena_at(&m->arena, o->buffers.diff), *made = work + padded_floats(error_floats(s));
+    void *diff = arena_at(&m->arena, o->buffers.diff);
+    float *made = (float *)(void *)((uint8_t *)work + error_bytes(s));
     float *plain = made + padded_floats(made_floats(m, o)), *scratch = plain + padded_floats(plain_floats(s));
     *gradient = s->to_plain ? plain : made;
     *n = s->to_plain ? plain_floats(s) : made_floats(m, o);

@@ -15,7 +15,8 @@ struct sampler {
     uint32_t n_images;  /* the first ones */
     uint64_t channels;  /* that are sampled at once: */
     uint64_t n_choices; /* one of n_choices groups of channels */
-    uint64_t n;         /* floats of these channels in an image: they lie together, from `first` on */
+    comet_dtype type;   /* of the input's elements */
+    uint64_t n;         /* elements of these channels in an image: they lie together, from `first` on */
     uint64_t first;
     uint64_t turn;    /* of model.samples.n_turns */
     uint64_t offset;  /* bytes, among the samples of its turn */
@@ -40,10 +41,10 @@ static inline sampler *sampler_of(const comet_model *m, const op *o)
  * channels. Nothing is kept where the bound is not known yet, 0, or far below the tensor's deviation. */
 void sample_keep(const comet_model *m, const op *o, uint64_t round, void *samples);
 /* Writes the error of part `part` of the batch, which has been taken, to its place in `work`. */
-void sample_compare(const comet_model *m, const op *o, uint32_t part, float *work);
+void sample_compare(const comet_model *m, const op *o, uint32_t part, void *work);
 /* The share of non-zeros in what was stored, without the padding of blocks; to be called after all parts. */
 double sample_nonzero(const comet_model *m, const op *o);
 /* Computes the gradient from the error in `work`: *n floats, which lie in `work`, too. */
-comet_status sample_gradient(comet_model *m, const op *o, float *work, const float **gradient, uint64_t *n);
+comet_status sample_gradient(comet_model *m, const op *o, void *work, const float **gradient, uint64_t *n);
 
 #endif

@@ -183,10 +183,10 @@ static inline const char *value_maker(const comet_model *m, const value *x)
     return x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
 }
 
-/* Floats of one image in value v. */
-static inline uint64_t image_floats(const comet_model *m, uint32_t v)
+/* Elements of one image in value v. */
+static inline uint64_t image_elements(const comet_model *m, uint32_t v)
 {
-    return layout_bytes(m->values[v].layout) / sizeof(float) / m->params.batch;
+    return layout_elements(m->values[v].layout) / m->params.batch;
 }
 
 /* Is there such a parameter, and is it updated? */
@@ -210,6 +210,11 @@ static inline bool needs_gradient_of(const comet_model *m, const op *o, uint32_t
 static inline uint64_t padded_floats(uint64_t n)
 {
     return (n + 15) / 16 * 16;
+}
+
+static inline uint64_t padded_bytes(uint64_t n)
+{
+    return (n + 63) / 64 * 64;
 }
 
 #endif

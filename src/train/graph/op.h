@@ -162,7 +162,7 @@ struct op_type {
     /* Declares its further buffers of backward, between the moments of its two phases. */
     comet_status (*declare_backward)(comet_model *m, op *o, uint32_t weights, uint32_t data);
     /* Computes its output again from the tiles [first, end) of what it stored, which y begins with. */
-    comet_status (*derive)(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
+    comet_status (*derive)(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, void *y, void *scratch);
     bool keeps_input, keeps_output; /* that backward reads; keeps_input: all inputs */
     const char *kept_as;
     comet_slot_class kept_class;

@@ -5,6 +5,7 @@
 
 #include "base/bytes.h"
 #include "base/status.h"
+#include "train/backend/element.h"
 #include "train/math/tile_run.h"
 
 static uint64_t tile_of(const channel_sums_spec *spec)
@@ -52,7 +53,7 @@ static uint64_t length_of(const channel_sums *c, uint64_t k)
     return min_u64(c->tile, c->n - k * c->tile);
 }
 
-void channel_sums_add(const channel_sums *c, uint64_t k, const float *x)
+void channel_sums_add(const channel_sums *c, uint64_t k, const void *x)
 {
     norm_sum_moments(c->shape, x, k * c->tile, length_of(c, k), c->lanes, c->segments + k * c->segment_doubles);
 }
@@ -66,18 +67,18 @@ void channel_sums_end(const channel_sums *c, double *sums)
 
 typedef struct whole {
     channel_sums sums;
-    const float *x;
+    const void *x;
 } whole;
 
 static comet_status add_tile(void *arg, uint64_t k, size_t worker)
 {
     const whole *w = arg;
     (void)worker;
-    channel_sums_add(&w->sums, k, w->x + k * w->sums.tile);
+    channel_sums_add(&w->sums, k, elements_from(w->sums.shape->type, w->x, k * w->sums.tile));
     return COMET_OK;
 }
 
-comet_status channel_sums_of(const channel_sums_spec *spec, const float *x, uint32_t n_threads, void *scratch, double *sums)
+comet_status channel_sums_of(const channel_sums_spec *spec, const void *x, uint32_t n_threads, void *scratch, double *sums)
 {
     whole w = {.x = x};
     channel_sums_begin(&w.sums, spec, scratch);

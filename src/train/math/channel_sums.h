@@ -25,11 +25,11 @@ typedef struct channel_sums {
 
 void channel_sums_begin(channel_sums *c, const channel_sums_spec *spec, void *scratch);
 /* Adds tile k, with which x begins; from any thread. */
-void channel_sums_add(const channel_sums *c, uint64_t k, const float *x);
+void channel_sums_add(const channel_sums *c, uint64_t k, const void *x);
 /* Writes the sum of each channel, then the sum of its squares, to sums[2 * channels]. */
 void channel_sums_end(const channel_sums *c, double *sums);
 
 /* All at once. */
-comet_status channel_sums_of(const channel_sums_spec *spec, const float *x, uint32_t n_threads, void *scratch, double *sums);
+comet_status channel_sums_of(const channel_sums_spec *spec, const void *x, uint32_t n_threads, void *scratch, double *sums);
 
 #endif

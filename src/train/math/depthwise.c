@@ -73,7 +73,7 @@ ISA_INLINED void sum_all_taps(void *arg, size_t begin, size_t end)
 
 ISA_VARIANTS(sum_taps, (void *arg, size_t begin, size_t end), sum_all_taps(arg, begin, end))
 
-void depthwise_backward_weights(const depthwise_spec *spec, const float *x, const float *dy, float *dw)
+void depthwise_backward_weights(const depthwise_spec *spec, const void *x, const void *dy, float *dw)
 {
     work w = {spec, x, dy, dw};
     parallel_for(spec->n_blocks * spec->kernel[0] * spec->kernel[1], 1, ISA_PICK(sum_taps), &w);

@@ -55,13 +55,13 @@ static void dropout_rows(void *arg, size_t begin, size_t end)
     }
 }
 
-void dropout_apply(const dropout_spec *spec, const float *x, float *y)
+void dropout_apply(const dropout_spec *spec, const void *x, void *y)
 {
     const uint64_t first = spec->first_row * (spec->n / spec->rows);
     dropout_work w = {spec, x, y, first};
     if (spec->p <= 0) {
         if (x != y)
-            memcpy(y, x, spec->n * sizeof *y);
+            memcpy(y, x, spec->n * comet_dtype_bytes(spec->type));
     } else if (spec->per_sample) {
         parallel_for(spec->rows, 1, dropout_rows, &w);
     } else {
@@ -144,7 +144,7 @@ static void flat_backward(void *arg, size_t begin, size_t end)
     }
 }
 
-void multiply_forward(const multiply_spec *s, const float *a, const float *b, float *y)
+void multiply_forward(const multiply_spec *s, const void *a, const void *b, void *y)
 {
     multiply_work w = {.spec = s, .a = a, .b = b, .y = y};
     if (s->spread)
@@ -153,7 +153,7 @@ void multiply_forward(const multiply_spec *s, const float *a, const float *b, fl
         parallel_for(s->batch * s->channels * s->plane, GRAIN, flat_forward, &w);
 }
 
-void multiply_backward(const multiply_spec *s, const float *a, const float *b, const float *dy, float *da, float *db)
+void multiply_backward(const multiply_spec *s, const void *a, const void *b, const void *dy, void *da, void *db)
 {
     multiply_work w = {.spec = s, .a = a, .b = b, .dy = dy, .da = da, .db = db};
     if (s->spread)
@@ -222,18 +222,21 @@ ISA_VARIANTS(pass_set, (uint64_t n, const uint16_t *signs, const float *dy, floa
 ISA_VARIANTS(sum, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, false, y))
 ISA_VARIANTS(sum_relu, (uint64_t n, const float *a, const float *b, float *y), sum_all(n, a, b, true, y))
 
-void relu_backward(uint64_t n, const float *y, const float *dy, float *dx)
+void relu_backward(comet_dtype type, uint64_t n, const void *y, const void *dy, void *dx)
 {
+    (void)type;
     ISA_PICK(pass)(n, y, dy, dx);
 }
 
-void relu_backward_mask(uint64_t n, const uint16_t *signs, const float *dy, float *dx)
+void relu_backward_mask(comet_dtype type, uint64_t n, const uint16_t *signs, const void *dy, void *dx)
 {
+    (void)type;
     ISA_PICK(pass_set)(n, signs, dy, dx);
 }
 
-void sum_of(uint64_t n, const float *a, const float *b, bool relu, float *y)
+void sum_of(comet_dtype type, uint64_t n, const void *a, const void *b, bool relu, void *y)
 {
+    (void)type;
     if (relu)
         ISA_PICK(sum_relu)(n, a, b, y);
     else
@@ -282,8 +285,10 @@ __attribute__((target(ISA_TARGET_AVX512))) static uint64_t signs_avx512(uint64_t
 }
 #endif
 
-void signs_of(uint64_t n, const float *x, uint16_t *signs)
+void signs_of(comet_dtype type, uint64_t n, const void *array, uint16_t *signs)
 {
+    const float *x = array;
+    (void)type;
     const uint64_t done = ISA_PICK(signs)(n, x, signs);
     if (done < n)
         signs[done / WIDE] = signs_word(n - done, x + done);

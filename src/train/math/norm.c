@@ -15,7 +15,7 @@ norm_shape norm_shape_of(const layout *l, bool relu)
     const uint32_t n_dims = layout_dims(l, dims);
     const layout_order order = layout_describe(l, &block);
     const uint64_t plane = n_dims == 4 ? dims[2] * dims[3] : 1;
-    norm_shape s = {.n_elements = layout_bytes(l) / sizeof(float), .channels = dims[1], .relu = relu};
+    norm_shape s = {.type = layout_type(l), .n_elements = layout_elements(l), .channels = dims[1], .relu = relu};
     if (order == ORDER_CHANNELS_LAST || n_dims == 2) {
         s.period = dims[1];
         s.rows = dims[0] * plane;
@@ -75,8 +75,8 @@ void norm_code(float gamma, float beta, float floor, float *code_gamma, float *c
 /* One of the jobs below, with everything that any of them needs. */
 typedef struct job {
     const norm_shape *s;
-    const float *in, *dy;
-    float *out, *w;
+    const void *in, *dy;
+    void *out, *w;
     uint64_t first, n;
     const float *shift;
     const norm_apply_coefficients *apply;
@@ -110,34 +110,34 @@ typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM
 
 /* ---- what is asked for ---- */
 
-void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments)
+void norm_sum_moments(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const float *shift, double *segments)
 {
     const job j = {.s = s, .in = z, .first = first, .n = n, .shift = shift, .segments = segments};
     ISA_PICK(run)(&j, MOMENTS);
 }
 
-void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
-                float *w)
+void norm_apply(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, void *y,
+                void *w)
 {
     const job j = {.s = s, .in = z, .out = y, .w = w, .first = first, .n = n, .apply = c};
     ISA_PICK(run)(&j, APPLY);
 }
 
-void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y)
+void norm_output(const norm_shape *s, const void *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, void *y)
 {
     const job j = {.s = s, .in = v, .out = y, .first = first, .n = n, .stored = c};
     ISA_PICK(run)(&j, OUTPUT);
 }
 
-void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+void norm_sum_gradients(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, bool squares, double *segments)
 {
     const job j = {.s = s, .in = v, .dy = dy, .first = first, .n = n, .stored = c, .segments = segments};
     ISA_PICK(run)(&j, squares ? HARM : SUMS);
 }
 
-void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
-                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, float *dx)
+void norm_gradient(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
+                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, void *dx)
 {
     const job j = {.s = s, .in = v, .dy = dy, .out = dx, .first = first, .n = n, .stored = c, .gradient = g};
     ISA_PICK(run)(&j, GRADIENT);

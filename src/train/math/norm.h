@@ -1,6 +1,6 @@
 /*
  * Batch normalisation by spans: a = (z - mean) gamma / sd + beta, then relu if asked, over contiguous elements of a tensor that
- * may come in pieces, as a stored one does.
+ * may come in pieces, as a stored one does. Elements are of one type in all arrays of a batch norm; arithmetic is in float.
  *
  * Channels in memory order: groups of `rows` rows of `period` elements, whose lanes are the channels [first, first + period) of
  * the group; groups repeat every n_groups. Planar: rows = H W, period 1. Blocked: rows = H W, period = block. Channels last:
@@ -22,6 +22,7 @@
 #include "train/backend/backend.h"
 
 typedef struct norm_shape {
+    comet_dtype type; /* of elements: f32 or bf16 */
     uint64_t n_elements, channels;
     uint64_t period, rows, n_groups; /* see above */
     uint64_t width;                  /* lanes of coefficients a group */
@@ -45,7 +46,7 @@ enum { NORM_SUMS = 4 };
 uint64_t norm_segments(const norm_shape *s, uint64_t n);
 
 /* sums of z - shift and of its squares. */
-void norm_sum_moments(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const float *shift, double *segments);
+void norm_sum_moments(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const float *shift, double *segments);
 
 /* Adds the segments of elements [first, first + n) to the first n_sums sums, each by channel: sums[n_sums * channels]. */
 void norm_fold(const norm_shape *s, uint64_t first, uint64_t n, const double *segments, int n_sums, double *sums);
@@ -59,8 +60,8 @@ typedef struct norm_apply_coefficients {
 
 /* y = a, or relu(a); y may be z. If w is not NULL it receives what is to be stored, from its own start, for the elements
  * [first, first + n). */
-void norm_apply(const norm_shape *s, const float *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, float *y,
-                float *w);
+void norm_apply(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, void *y,
+                void *w);
 
 /* By lanes: what is computed from a stored element v. */
 typedef struct norm_stored_coefficients {
@@ -71,10 +72,10 @@ typedef struct norm_stored_coefficients {
 } norm_stored_coefficients;
 
 /* Computes the output again. */
-void norm_output(const norm_shape *s, const float *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, float *y);
+void norm_output(const norm_shape *s, const void *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, void *y);
 
 /* sums of d and of d xhat, d = dy where the relu passed; without mask_from also that of xhat; if asked for that of d^2. */
-void norm_sum_gradients(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
+void norm_sum_gradients(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, bool squares, double *segments);
 
 /* dx = d gain + (v - from) slope + offset; dx may be dy. By lanes, too. */
@@ -82,8 +83,8 @@ typedef struct norm_gradient_coefficients {
     const float *gain, *slope, *offset;
 } norm_gradient_coefficients;
 
-void norm_gradient(const norm_shape *s, const float *v, const float *dy, uint64_t first, uint64_t n,
-                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, float *dx);
+void norm_gradient(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
+                   const norm_stored_coefficients *c, const norm_gradient_coefficients *g, void *dx);
 
 /* The scale and shift in which a channel with gamma and beta is stored: gamma is lifted to `floor` in size; the threshold of
  * the relu stays where it is, as far as it lies within 8 deviations of the mean. */

@@ -24,12 +24,12 @@ INLINE float LOOP(with_sign_of)(float w, float a, float finer)
 INLINE void LOOP(apply_one)(const job *j, bool relu, bool codes, uint64_t i, uint64_t l)
 {
     const norm_apply_coefficients *c = j->apply;
-    const float d = j->in[i] - c->mean[l], a = d * c->scale[l] + c->shift[l];
+    const float d = ((const float *)j->in)[i] - c->mean[l], a = d * c->scale[l] + c->shift[l];
     if (codes) {
         const float w = d * c->code_scale[l] + c->code_shift[l];
-        j->w[i] = relu ? LOOP(with_sign_of)(w, a, 1 / c->coarse) : w;
+        ((float *)j->w)[i] = relu ? LOOP(with_sign_of)(w, a, 1 / c->coarse) : w;
     }
-    j->out[i] = LOOP(relu_or)(relu, a);
+    ((float *)j->out)[i] = LOOP(relu_or)(relu, a);
 }
 
 INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, uint64_t l)
@@ -41,8 +41,8 @@ INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, 
 INLINE void LOOP(output_one)(const job *j, bool relu, uint64_t i, uint64_t l)
 {
     const norm_stored_coefficients *c = j->stored;
-    const float v = j->in[i], a = (v - c->out_from[l]) * c->out_scale[l] + c->out_shift[l];
-    j->out[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
+    const float v = ((const float *)j->in)[i], a = (v - c->out_from[l]) * c->out_scale[l] + c->out_shift[l];
+    ((float *)j->out)[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
 }
 
 /* The value that a stored element stands for. */
@@ -55,9 +55,9 @@ INLINE void LOOP(gradient_one)(const job *j, bool relu, uint64_t i, uint64_t l)
 {
     const norm_stored_coefficients *c = j->stored;
     const norm_gradient_coefficients *g = j->gradient;
-    const float v = j->in[i], d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
+    const float v = ((const float *)j->in)[i], d = LOOP(passed)(c, relu, v, l) ? ((const float *)j->dy)[i] : 0;
     const float whole = LOOP(whole)(c, relu && !c->mask_from, v);
-    j->out[i] = d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]);
+    ((float *)j->out)[i] = d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]);
 }
 
 /* What element i, in lane l of all and k of its segment, adds to the sums. */
@@ -66,12 +66,12 @@ INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, bool signs, uint
     const uint64_t width = j->s->width;
     float d, product;
     if (what == MOMENTS) {
-        d = j->in[i] - j->shift[l];
+        d = ((const float *)j->in)[i] - j->shift[l];
         product = d * d;
     } else {
         const norm_stored_coefficients *c = j->stored;
-        const float v = j->in[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
-        d = LOOP(passed)(c, relu, v, l) ? j->dy[i] : 0;
+        const float v = ((const float *)j->in)[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
+        d = LOOP(passed)(c, relu, v, l) ? ((const float *)j->dy)[i] : 0;
         product = d * hat;
         segment[2 * width + k] += signs ? (double)hat : 0;
         segment[3 * width + k] += what == HARM ? (double)(d * d) : 0;

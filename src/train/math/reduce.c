@@ -115,18 +115,21 @@ static sums reduce(size_t n, const void *arrays, kind what)
     return total;
 }
 
-double sum_of_squares(size_t n, const float *x)
+double sum_of_squares(comet_dtype type, size_t n, const void *x)
 {
+    (void)type;
     return reduce(n, x, SQUARES).one;
 }
 
-uint64_t count_nonzero(size_t n, const float *x)
+uint64_t count_nonzero(comet_dtype type, size_t n, const void *x)
 {
+    (void)type;
     return (uint64_t)reduce(n, x, NONZERO).one;
 }
 
-bool all_finite(size_t n, const float *x)
+bool all_finite(comet_dtype type, size_t n, const void *x)
 {
+    (void)type;
     return reduce(n, x, NOT_FINITE).one == 0;
 }
 

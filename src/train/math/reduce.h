@@ -1,5 +1,5 @@
 /* Reductions of a whole array. All threads reduce blocks of 4096 elements, which are added in order, so that results are the
- * same for any number of threads. */
+ * same for any number of threads. Elements are f32 or bf16. */
 #ifndef COMET_TRAIN_MATH_REDUCE_H
 #define COMET_TRAIN_MATH_REDUCE_H
 
@@ -7,13 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In double. */
-double sum_of_squares(size_t n, const float *x);
+#include "comet/codec.h"
 
-uint64_t count_nonzero(size_t n, const float *x);
+/* In double. */
+double sum_of_squares(comet_dtype type, size_t n, const void *x);
+
+uint64_t count_nonzero(comet_dtype type, size_t n, const void *x);
 
 /* Is every element finite? */
-bool all_finite(size_t n, const float *x);
+bool all_finite(comet_dtype type, size_t n, const void *x);
 
 /* A gradient with weight decay, and the momentum, which gives the mean of earlier gradients. */
 typedef struct momentum_terms {

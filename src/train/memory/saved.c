@@ -2,6 +2,7 @@
  * What forward leaves for backward: when it is put, taken and dropped.
  */
 #include "base/bytes.h"
+#include "train/backend/element.h"
 #include "train/math/elementwise.h"
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
@@ -70,7 +71,8 @@ typedef struct take_job {
     comet_slot slot;
     uint64_t n;           /* elements of the tensor */
     uint64_t first, tile; /* the room's first tile; elements of one */
-    float *room;
+    comet_dtype type;
+    void *room;
     uint16_t *signs; /* of the tensor, to be filled while it is decoded, or NULL */
 } take_job;
 
@@ -78,10 +80,11 @@ static comet_status take_tile(void *arg, uint64_t k, size_t worker)
 {
     const take_job *job = arg;
     const uint64_t first = k * job->tile;
-    const float *x;
-    TRY(comet_store_take_tile(job->m->store, job->slot, k, worker, job->room + (k - job->first) * job->tile, &x));
+    const void *x;
+    void *room = elements_at(job->type, job->room, (k - job->first) * job->tile);
+    TRY(comet_store_take_tile_any(job->m->store, job->slot, k, worker, room, &x));
     if (job->signs)
-        signs_of(min_u64(job->tile, job->n - first), x, job->signs + first / SIGNS_A_WORD);
+        signs_of(job->type, min_u64(job->tile, job->n - first), x, job->signs + first / SIGNS_A_WORD);
     return COMET_OK;
 }
 
@@ -92,7 +95,7 @@ typedef struct part_tiles {
 
 static comet_status tiles_of_part(const comet_model *m, uint32_t v, saved_part part, part_tiles *t)
 {
-    const uint64_t n = layout_bytes(m->values[v].layout) / sizeof(float) / part.n;
+    const uint64_t n = layout_elements(m->values[v].layout) / part.n;
     uint64_t n_tiles;
     TRY(comet_store_tiling(m->store, value_slot(m, v), &n_tiles, &t->tile));
     t->begin = part.index * n;
@@ -106,34 +109,36 @@ void saved_own_taken(op *o, bool all)
     o->own.decoded |= all && o->own.whole != NO_BUFFER;
 }
 
-static comet_status derive_part(comet_model *m, uint32_t v, saved_part part, float *room, buffer_id scratch)
+static comet_status derive_part(comet_model *m, uint32_t v, saved_part part, void *room, buffer_id scratch)
 {
     value *x = &m->values[v];
     op *producer = &m->ops[x->producer];
     part_tiles t;
     TRY(tiles_of_part(m, v, part, &t));
-    x->taken = room + (t.begin - t.first * t.tile);
+    x->taken = elements_at(layout_type(x->layout), room, t.begin - t.first * t.tile);
     TRY(producer->type->derive(m, producer, t.first, t.end, room, arena_at(&m->arena, scratch)));
     saved_own_taken(producer, part.index + 1 == part.n);
     return COMET_OK;
 }
 
 /* Decodes into `whole`, if there is one, which serves later readers, too. */
-static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, float *room)
+static comet_status decode_part(comet_model *m, uint32_t v, saved_part part, void *room)
 {
     value *x = &m->values[v];
+    const comet_dtype type = layout_type(x->layout);
     const bool keeps = x->whole != NO_BUFFER;
     part_tiles t;
     TRY(tiles_of_part(m, v, part, &t));
-    float *where = keeps ? (float *)arena_at(&m->arena, x->whole) + t.first * t.tile : room;
+    void *where = keeps ? elements_at(type, arena_at(&m->arena, x->whole), t.first * t.tile) : room;
     take_job job = {.m = m,
                     .slot = x->slot,
-                    .n = layout_bytes(x->layout) / sizeof(float),
+                    .n = layout_elements(x->layout),
                     .first = t.first,
                     .tile = t.tile,
+                    .type = type,
                     .room = where,
                     .signs = x->signs_known ? NULL : arena_at(&m->arena, x->signs)};
-    x->taken = where + (t.begin - t.first * t.tile);
+    x->taken = elements_at(type, where, t.begin - t.first * t.tile);
     if (!x->decoded)
         TRY(tile_run(m->params.n_threads, t.first, t.end, take_tile, &job, m->ops[x->producer].layer->name));
     const bool all = part.index + 1 == part.n;
@@ -148,7 +153,7 @@ uint64_t saved_room_bytes(const comet_model *m, uint32_t v, uint32_t n_parts)
     uint64_t n_tiles, tile;
     if (n_parts == 1 || comet_store_tiling(m->store, value_slot(m, v), &n_tiles, &tile) != COMET_OK)
         return layout_bytes(x->layout);
-    return layout_bytes(x->layout) / n_parts + 2 * tile * sizeof(float);
+    return layout_bytes(x->layout) / n_parts + 2 * tile * comet_dtype_bytes(layout_type(x->layout));
 }
 
 static comet_status take_value(comet_model *m, uint32_t v, saved_part part, buffer_id room, buffer_id scratch)
@@ -160,7 +165,7 @@ static comet_status take_value(comet_model *m, uint32_t v, saved_part part, buff
     if (room != NO_BUFFER && (part.n > 1 || x->whole != NO_BUFFER || x->signs != NO_BUFFER))
         return decode_part(m, v, part, where);
     TRY(comet_store_take(m->store, x->slot, where, &whole));
-    x->taken = (float *)whole + part.index * (layout_bytes(x->layout) / sizeof(float) / part.n);
+    x->taken = (uint8_t *)whole + part.index * (layout_bytes(x->layout) / part.n);
     return COMET_OK;
 }
 

@@ -3,6 +3,7 @@
  * tile lies in the caches: deferred batch norms are applied before, the sum is coded afterwards.
  */
 #include "base/bytes.h"
+#include "train/backend/element.h"
 #include "train/math/elementwise.h"
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
@@ -10,7 +11,7 @@
 
 /* One of the two. */
 typedef struct addend {
-    const float *x;
+    const void *x;
     bool is_deferred; /* it is a deferred norm, computed here from its input */
     deferred_norm deferred;
 } addend;
@@ -19,7 +20,8 @@ typedef struct add_run {
     comet_model *m;
     const op *o;
     addend addends[2];
-    float *y;
+    comet_dtype type;
+    void *y;
     uint64_t n, tile, piece;
     comet_slot slot; /* where tiles go; COMET_NO_SLOT: nowhere */
 } add_run;
@@ -41,9 +43,10 @@ static addend addend_of(comet_model *m, const op *o, uint32_t j)
     return a;
 }
 
-static const float *addend_at(const addend *a, uint64_t first, uint64_t n, size_t worker)
+static const void *addend_at(const add_run *r, int j, uint64_t first, uint64_t n, size_t worker)
 {
-    return a->is_deferred ? deferred_norm_apply(&a->deferred, first, n, worker) : a->x + first;
+    const addend *a = &r->addends[j];
+    return a->is_deferred ? deferred_norm_apply(&a->deferred, first, n, worker) : elements_from(r->type, a->x, first);
 }
 
 static comet_status add_tile(void *arg, uint64_t k, size_t worker)
@@ -52,14 +55,14 @@ static comet_status add_tile(void *arg, uint64_t k, size_t worker)
     const uint64_t first = k * r->tile, end = min_u64(first + r->tile, r->n);
     for (uint64_t i = first; i < end; i += r->piece) {
         const uint64_t n = min_u64(r->piece, end - i);
-        const float *a = addend_at(&r->addends[0], i, n, worker), *b = addend_at(&r->addends[1], i, n, worker);
-        sum_of(n, a, b, r->o->relu, r->y + i);
+        const void *a = addend_at(r, 0, i, n, worker), *b = addend_at(r, 1, i, n, worker);
+        sum_of(r->type, n, a, b, r->o->relu, elements_at(r->type, r->y, i));
     }
     if (r->slot == COMET_NO_SLOT)
         return COMET_OK;
     if (end < r->n) /* of one addend: as much is fetched as is coded */
-        comet_store_prefetch(r->m->store, worker, r->addends[1].x + end);
-    return comet_store_put_tile(r->m->store, r->slot, k, worker, r->y + first);
+        comet_store_prefetch(r->m->store, worker, elements_from(r->type, r->addends[1].x, end));
+    return comet_store_put_tile(r->m->store, r->slot, k, worker, elements_from(r->type, r->y, first));
 }
 
 static comet_status add_tiles(add_run *r)
@@ -77,8 +80,9 @@ comet_status add_forward(comet_model *m, op *o, run_mode mode)
     add_run r = {.m = m,
                  .o = o,
                  .addends = {addend_of(m, o, 0), addend_of(m, o, 1)},
+                 .type = layout_type(y->layout),
                  .y = value_data(m, o->output),
-                 .n = layout_bytes(y->layout) / sizeof(float),
+                 .n = layout_elements(y->layout),
                  .slot = COMET_NO_SLOT};
     if (mode != RUN_TRAIN || !y->put_by_producer)
         return add_tiles(&r);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "train/backend/element.h"
 #include "train/math/tile_run.h"
 #include "train/memory/memory.h"
 #include "train/ops/ops.h"
@@ -56,15 +57,15 @@ typedef struct norm_run {
     uint64_t n_tiles, tile, segments;
     float *lanes[N_COEFFICIENTS], *channel;
     double *sums;   /* segments of all tiles, or NULL */
-    float *rooms;   /* a tile for each worker */
-    float *whole;   /* norm_whole, or NULL */
+    void *rooms;    /* a tile for each worker */
+    void *whole;    /* norm_whole, or NULL */
     double *folded; /* NORM_SUMS by channel */
     double *all;    /* NORM_MEANS by channel, of all ranks whose statistics are used; `folded` where that is one */
     norm_apply_coefficients apply;
     norm_stored_coefficients stored;
     norm_gradient_coefficients gradient;
-    const float *in, *dy;
-    float *out;
+    const void *in, *dy;
+    void *out;
     uint64_t out_first;  /* element that `out` begins with */
     bool puts, observes; /* forward stores; backward reports what errors do */
 } norm_run;
@@ -102,7 +103,7 @@ static uint64_t run_bytes(const comet_model *m, const op *o)
     return rounded(N_COEFFICIENTS * norm_lanes(s) * sizeof(float)) + rounded(s->channels * sizeof(float)) +
            rounded(NORM_SUMS * s->channels * sizeof(double)) + all_sums_bytes(m, s) +
            rounded(n_tiles * norm_segments(s, tile) * NORM_SUMS * s->width * sizeof(double)) +
-           m->params.n_threads * rounded(tile * sizeof(float));
+           m->params.n_threads * rounded(tile * comet_dtype_bytes(s->type));
 }
 
 /* A batch norm that is folded into a convolution has no backward of its own. */
@@ -245,14 +246,26 @@ static comet_status for_tiles(norm_run *r, tile_fn *each)
     return for_tiles_of(r, 0, r->n_tiles, each);
 }
 
-static uint64_t room_floats(const norm_run *r)
+static uint64_t room_elements(const norm_run *r)
 {
-    return rounded(r->tile * sizeof(float)) / sizeof(float);
+    const size_t element = comet_dtype_bytes(r->s->type);
+    return rounded(r->tile * element) / element;
 }
 
-static float *room_of(const norm_run *r, size_t worker)
+static void *room_of(const norm_run *r, size_t worker)
 {
-    return r->rooms + worker * room_floats(r);
+    return elements_at(r->s->type, r->rooms, worker * room_elements(r));
+}
+
+/* Where element `first` of an array of the batch norm lies. */
+static const void *from(const norm_run *r, const void *x, uint64_t first)
+{
+    return elements_from(r->s->type, x, first);
+}
+
+static void *out_at(const norm_run *r, uint64_t first)
+{
+    return elements_at(r->s->type, r->out, first - r->out_first);
 }
 
 static double *segments_of(const norm_run *r, uint64_t tile)
@@ -275,7 +288,7 @@ static void fold_tiles(const norm_run *r)
 static comet_status moments_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     (void)worker;
-    norm_sum_moments(r->s, r->in + first, first, n, r->lanes[MEAN], segments_of(r, tile));
+    norm_sum_moments(r->s, from(r, r->in, first), first, n, r->lanes[MEAN], segments_of(r, tile));
     return COMET_OK;
 }
 
@@ -330,12 +343,13 @@ static void move_statistics(const norm_run *r)
 /* The input is stored before it is overwritten. */
 static comet_status apply_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
-    float *w = r->puts && r->lossy ? room_of(r, worker) : NULL;
+    const void *in = from(r, r->in, first);
+    void *w = r->puts && r->lossy ? room_of(r, worker) : NULL;
     if (r->puts && !r->lossy)
-        TRY(comet_store_put_tile(r->m->store, r->slot, tile, worker, r->in + first));
-    norm_apply(r->s, r->in + first, first, n, &r->apply, r->out + first, w);
+        TRY(comet_store_put_tile(r->m->store, r->slot, tile, worker, in));
+    norm_apply(r->s, in, first, n, &r->apply, out_at(r, first), w);
     if (w && tile + 1 < r->n_tiles)
-        comet_store_prefetch(r->m->store, worker, r->in + first + n);
+        comet_store_prefetch(r->m->store, worker, from(r, r->in, first + n));
     return w ? comet_store_put_tile(r->m->store, r->slot, tile, worker, w) : COMET_OK;
 }
 
@@ -361,14 +375,15 @@ deferred_norm deferred_norm_of(comet_model *m, const op *o)
                            .apply = r.apply,
                            .in = value_data(m, o->inputs[0]),
                            .rooms = r.rooms,
-                           .room = room_floats(&r),
+                           .room = room_elements(&r),
                            .piece = min_u64(r.tile, max_u64(DEFERRED_PIECE / r.s->period, 1) * r.s->period)};
 }
 
-const float *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker)
+const void *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker)
 {
-    float *y = d->rooms + worker * d->room;
-    norm_apply(d->shape, d->in + first, first, n, &d->apply, y, NULL);
+    const comet_dtype type = d->shape->type;
+    void *y = elements_at(type, d->rooms, worker * d->room);
+    norm_apply(d->shape, elements_from(type, d->in, first), first, n, &d->apply, y, NULL);
     return y;
 }
 
@@ -399,26 +414,26 @@ comet_status norm_run_forward(comet_model *m, op *o, run_mode mode)
 /* ---- backward ---- */
 
 /* `next` is what this worker accesses after the tile, as many elements: see comet_store_prefetch. */
-static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const float *next,
-                              const float **v)
+static comet_status take_tile(const norm_run *r, uint64_t tile, size_t worker, uint64_t first, const void *next, const void **v)
 {
-    float *room = r->whole ? r->whole + first : room_of(r, worker);
+    void *room = r->whole ? elements_at(r->s->type, r->whole, first) : room_of(r, worker);
     *v = room;
     if (r->o->own.decoded)
         return COMET_OK;
     comet_store_prefetch(r->m->store, worker, next);
-    return comet_store_take_tile(r->m->store, r->slot, tile, worker, room, v);
+    return comet_store_take_tile_any(r->m->store, r->slot, tile, worker, room, v);
 }
 
 static comet_status output_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
-    const float *v;
-    TRY(take_tile(r, tile, worker, first, r->out + (first - r->out_first), &v));
-    norm_output(r->s, v, first, n, &r->stored, r->out + (first - r->out_first));
+    void *out = out_at(r, first);
+    const void *v;
+    TRY(take_tile(r, tile, worker, first, out, &v));
+    norm_output(r->s, v, first, n, &r->stored, out);
     return COMET_OK;
 }
 
-comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch)
+comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, void *y, void *scratch)
 {
     const batch_norm *b = batch_norm_of(o);
     norm_run r;
@@ -431,17 +446,17 @@ comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t en
 
 static comet_status sums_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
-    const float *v;
-    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
-    norm_sum_gradients(r->s, v, r->dy + first, first, n, &r->stored, r->observes, segments_of(r, tile));
+    const void *v, *dy = from(r, r->dy, first);
+    TRY(take_tile(r, tile, worker, first, dy, &v));
+    norm_sum_gradients(r->s, v, dy, first, n, &r->stored, r->observes, segments_of(r, tile));
     return COMET_OK;
 }
 
 static comet_status gradient_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
-    const float *v;
-    TRY(take_tile(r, tile, worker, first, r->dy + first, &v));
-    norm_gradient(r->s, v, r->dy + first, first, n, &r->stored, &r->gradient, r->out + first);
+    const void *v, *dy = from(r, r->dy, first);
+    TRY(take_tile(r, tile, worker, first, dy, &v));
+    norm_gradient(r->s, v, dy, first, n, &r->stored, &r->gradient, out_at(r, first));
     return COMET_OK;
 }
 
@@ -534,7 +549,7 @@ comet_status norm_run_backward(comet_model *m, op *o)
 static comet_status scale_tile(norm_run *r, uint64_t tile, size_t worker, uint64_t first, uint64_t n)
 {
     (void)tile, (void)worker;
-    norm_apply(r->s, r->dy + first, first, n, &r->apply, r->out + first, NULL);
+    norm_apply(r->s, from(r, r->dy, first), first, n, &r->apply, out_at(r, first), NULL);
     return COMET_OK;
 }
 

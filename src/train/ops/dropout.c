@@ -10,14 +10,15 @@ comet_status dropout_prepare(comet_model *m, op *o)
 
 static dropout_spec dropout_spec_of(const comet_model *m, const op *o, bool active)
 {
-    return (dropout_spec){.seed = m->params.seed,
+    return (dropout_spec){.type = layout_type(input_layout(m, o)),
+                          .seed = m->params.seed,
                           .step = m->step * m->params.accumulate + m->n_accumulated,
                           .layer = o->output, /* its number in the net: ops are more or fewer with the layouts */
                           .p = active ? o->layer->p : 0,
                           .per_sample = o->layer->per_sample,
                           .rows = m->params.batch,
                           .first_row = first_row_of_rank(m),
-                          .n = layout_bytes(input_layout(m, o)) / sizeof(float)};
+                          .n = layout_elements(input_layout(m, o))};
 }
 
 comet_status dropout_run_forward(comet_model *m, op *o, run_mode mode)

@@ -393,7 +393,7 @@ static comet_status find_input_weights(comet_model *m, op *o)
     return move(m, o, f->data_from_plain, scaled_weights(m, o, FOLDED_GAIN, 1), folded_at(m, o, FOLDED_DATA_WEIGHTS));
 }
 
-static comet_status add_input_part(comet_model *m, const op *o, float *gradient)
+static comet_status add_input_part(comet_model *m, const op *o, void *gradient)
 {
     const kernel_args args = {.at = {[ARG_SRC] = value_data_backward(m, o->inputs[0]),
                                      [ARG_WEIGHTS] = folded_at(m, o, FOLDED_INPUT_WEIGHTS),
@@ -415,7 +415,7 @@ static comet_status folded_backward(comet_model *m, op *o)
     for (uint32_t k = 0; k < o->n_parts; k++) {
         if (o->n_parts > 1)
             TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
-        float *gradient;
+        void *gradient;
         TRY(weighted_part_of_data(m, o, folded_at(m, o, FOLDED_DATA_WEIGHTS), k, &gradient));
         TRY(add_input_part(m, o, gradient));
         TRY(weighted_deliver_part(m, o, k));

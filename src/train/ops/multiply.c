@@ -12,7 +12,7 @@ static multiply_spec multiply_spec_of(const comet_model *m, const op *o)
 {
     const layout *a = input_layout(m, o), *b = m->values[o->inputs[1]].layout;
     uint64_t dims[5] = {0, 0, 1, 1};
-    multiply_spec s = {.spread = a != b};
+    multiply_spec s = {.type = layout_type(a), .spread = a != b};
     layout_dims(a, dims);
     s.order = layout_describe(a, &s.block);
     s.batch = dims[0];

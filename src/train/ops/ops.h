@@ -78,8 +78,7 @@ comet_status weighted_deliver_part(comet_model *m, const op *o, uint32_t part);
 /* The gradients of o's weights and bias from the part of the batch that lies in `taken`, and from `diff`. */
 comet_status weighted_part_of_weights(comet_model *m, op *o, uint32_t part, float *weight, float *bias);
 /* The gradient of own_depthwise weights from n_images of input and output gradient. */
-void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
-                        float *gradient);
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const void *x, const void *diff, float *gradient);
 /* What the kernel of a pass of convolution o computes: the whole batch, backward a part of it. */
 conv_spec conv_pass_spec(const comet_model *m, const op *o, kernel_pass pass);
 /* Makes a kernel for gradients of the weights that read `channels` of the input's channels, from n_images. */
@@ -109,19 +108,19 @@ comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool re
 comet_status norm_declare_own(comet_model *m, op *o);
 comet_status norm_declare_forward(comet_model *m, op *o);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase);
-comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, float *y, void *scratch);
+comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, void *y, void *scratch);
 
 /* A batch norm whose output is computed on demand by the addition that consumes it. The addition asks for elements
  * [first, first + n), whole rows and at most `piece`. They lie in a room of the worker's until it asks again. */
 typedef struct deferred_norm {
     const norm_shape *shape;
     norm_apply_coefficients apply;
-    const float *in;
-    float *rooms;
-    uint64_t room, piece; /* floats a worker; elements */
+    const void *in;
+    void *rooms;
+    uint64_t room, piece; /* elements: a worker's; of the most that may be asked for at once */
 } deferred_norm;
 deferred_norm deferred_norm_of(comet_model *m, const op *o);
-const float *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker);
+const void *deferred_norm_apply(const deferred_norm *d, uint64_t first, uint64_t n, size_t worker);
 
 /* The ranks whose images' statistics batch norms use. */
 static inline uint32_t norm_ranks(const comet_model *m)

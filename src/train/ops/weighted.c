@@ -403,11 +403,10 @@ static void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole,
     return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
 }
 
-void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const float *x, const float *diff,
-                        float *gradient)
+void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const void *x, const void *diff, float *gradient)
 {
     const comet_layer *l = o->layer;
-    depthwise_spec d = {.batch = n_images};
+    depthwise_spec d = {.type = layout_type(input_layout(m, o)), .batch = n_images};
     uint64_t in[5], out[5];
     layout_dims(input_layout(m, o), in);
     layout_dims(m->values[o->output].layout, out);

@@ -130,20 +130,21 @@ static bool op_is_finite(const comet_model *m, const op *o, bool with_weights)
     for (int i = 0; with_weights && i < 2; i++)
         if (parameters[i] != NONE) {
             const parameter *p = &m->parameters[parameters[i]];
-            if (!all_finite(p->n, m->weights + p->offset))
+            if (!all_finite(COMET_DTYPE_F32, p->n, m->weights + p->offset))
                 return false;
         }
     const batch_norm *b = batch_norm_of(o);
     if (!b)
         return true;
     const uint64_t channels = m->parameters[b->mean].n;
-    return all_finite(channels, m->statistics + b->batch_mean) && all_finite(channels, m->statistics + b->batch_variance);
+    return all_finite(COMET_DTYPE_F32, channels, m->statistics + b->batch_mean) &&
+           all_finite(COMET_DTYPE_F32, channels, m->statistics + b->batch_variance);
 }
 
 /* Images are finite, and what batch norms saw was. */
 static bool forward_was_finite(const comet_model *m)
 {
-    if (!all_finite(layout_bytes(m->values[0].layout) / sizeof(float), m->images))
+    if (!all_finite(COMET_DTYPE_F32, layout_elements(m->values[0].layout), m->images))
         return false;
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (!op_is_finite(m, &m->ops[i], false))
@@ -231,7 +232,7 @@ static comet_status squares_of_gradients(comet_model *m, double *squares)
 {
     if (m->exchange)
         return exchange_squares(m, squares);
-    *squares = sum_of_squares(m->n_learnt, m->gradients);
+    *squares = sum_of_squares(COMET_DTYPE_F32, m->n_learnt, m->gradients);
     return COMET_OK;
 }
 
@@ -294,12 +295,12 @@ comet_status comet_model_evaluate(comet_model *m, const float *images, const uin
 
 static bool op_ran_finite(const comet_model *m, const op *o)
 {
+    const layout *output = m->values[o->output].layout;
     for (uint32_t j = 0; j < o->n_inputs; j++)
         if (m->values[o->inputs[j]].producer == NONE &&
-            !all_finite(layout_bytes(m->values[o->inputs[j]].layout) / sizeof(float), m->images))
+            !all_finite(COMET_DTYPE_F32, layout_elements(m->values[o->inputs[j]].layout), m->images))
             return false;
-    return op_is_finite(m, o, true) &&
-           all_finite(layout_bytes(m->values[o->output].layout) / sizeof(float), value_data(m, o->output));
+    return op_is_finite(m, o, true) && all_finite(layout_type(output), layout_elements(output), value_data(m, o->output));
 }
 
 const char *comet_model_first_bad(comet_model *m, const float *images, uint64_t step)

@@ -396,7 +396,8 @@ comet_status exchange_squares(comet_model *m, double *squares)
             const bucket_piece *p = &list->pieces[i];
             uint64_t at, n;
             bucket_own_part(&list->buckets[k], p, &at, &n);
-            *squares += sum_of_squares(n, m->gradients + m->parameters[p->parameter].offset + p->first + (at - p->at));
+            *squares +=
+                sum_of_squares(COMET_DTYPE_F32, n, m->gradients + m->parameters[p->parameter].offset + p->first + (at - p->at));
         }
     return ranks_sum(m, squares, 1);
 }
