@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/memory.h"
 #include "train/backend/accumulate.h"
 #include "train/graph/conv_choices.h"
 #include "train/math/channel_sums.h"

@@ -2,6 +2,7 @@
 #ifndef COMET_TRAIN_RUN_PRECISION_H
 #define COMET_TRAIN_RUN_PRECISION_H
 
+#include "comet/codec.h"
 #include "comet/model.h"
 
 /* The type of activations and their gradients that `params` ask for on this machine. Not before backend_create.
