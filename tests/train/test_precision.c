@@ -27,7 +27,8 @@ static double distance_of(const comet_net *net, uint32_t batch)
     trial exact = trial_make(net, &p), rounded = trial_make(net, &q);
     uint64_t n, m;
     const double loss = trial_gradients(&exact, 0), other = trial_gradients(&rounded, 0);
-    float *a = tensors_read(exact.model, COMET_TENSOR_GRADIENT, &n), *b = tensors_read(rounded.model, COMET_TENSOR_GRADIENT, &m);
+    float *a = tensors_read(exact.model, COMET_TENSOR_GRADIENT, &n),
+          *b = tensors_read(rounded.model, COMET_TENSOR_GRADIENT, &m);
     assert_int_equal(n, m);
     const double distance = relative_distance(n, b, a);
     if (!(fabs(loss - other) <= 0.02 * fabs(loss) + 0.01))

@@ -127,8 +127,8 @@ typedef struct conv_ways {
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu; /* relu: applied to the output in forward */
-    bool adds;       /* forward adds to what is in the output */
+    bool bias, relu;  /* relu: applied to the output in forward */
+    bool adds;        /* forward adds to what is in the output */
     comet_dtype type; /* of activations, their gradients and the weights; gradients of weights, and biases, are floats */
     conv_ways ways;
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* most of Winograd: forward and backward data, backward weights */

@@ -261,7 +261,8 @@ comet_status layout_typed(backend *b, const layout *l, comet_dtype type, const l
         *out = l;
         return COMET_OK;
     }
-    for (size_t i = 0; tag == dnnl_format_tag_undef && l->n_dims == 5 && i < sizeof depthwise_tags / sizeof depthwise_tags[0]; i++)
+    for (size_t i = 0; tag == dnnl_format_tag_undef && l->n_dims == 5 && i < sizeof depthwise_tags / sizeof depthwise_tags[0];
+         i++)
         if (has_tag(l, depthwise_tags[i]))
             tag = depthwise_tags[i];
     if (tag == dnnl_format_tag_undef)

@@ -106,8 +106,8 @@ static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc
     return cost;
 }
 
-/* The same of the gradient of the weights: both versions of oneDNN may prefer a planar source of 4 to 15 channels, and have only
- * reference code for its gradients. Our own kernel serves depthwise convolutions where oneDNN has none. */
+/* The same of the gradient of the weights: both versions of oneDNN may prefer a planar source of 4 to 15 channels, and have
+ * only reference code for its gradients. Our own kernel serves depthwise convolutions where oneDNN has none. */
 static int weights_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd)
 {
     const conv_spec *s = forward->spec;
@@ -138,9 +138,9 @@ static comet_status try_layouts(const conv_call *c, const conv_geometry *g, int 
     return COMET_OK;
 }
 
-/* The forward pass: takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library prefers it for
- * forward, else in blocks where only they have a fast gradient, else planes throughout: with AVX2 a source of one channel, as
- * of grey images, has no fast gradient otherwise. */
+/* The forward pass: takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library
+ * prefers it for forward, else in blocks where only they have a fast gradient, else planes throughout: with AVX2 a source of
+ * one channel, as of grey images, has no fast gradient otherwise. */
 static comet_status choose_forward(const conv_call *call, const layout *src, conv_choice *best)
 {
     static const dnnl_format_tag_t blocked[] = {dnnl_nChw16c, dnnl_nChw8c};

@@ -78,7 +78,7 @@ typedef struct op_buffers {
     buffer_id workspace;
     buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
     buffer_id scratch_forward, scratch_weights, scratch_backward;   /* of kernels: forward, phase 0 and 1 of backward */
-    buffer_id forward_weights; /* a copy of the weights as the forward kernel needs them */
+    buffer_id forward_weights;                                      /* a copy of the weights as the forward kernel needs them */
     buffer_id weights_copy, fresh_weight, fresh_bias;
     buffer_id gradient;       /* fused update: of its weights, then of its bias */
     buffer_id part_gradient;  /* the same from a part of the batch, as the kernel makes it */

@@ -44,7 +44,8 @@ static bool write_images(FILE *file, const layout *l, const void *x)
     bool good = row != NULL;
     for (uint64_t i = 0; good && i < dims[0] * dims[1]; i++) {
         for (uint64_t at = 0; at < plane; at++)
-            row[at] = element_float(layout_type(l), x, i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at));
+            row[at] =
+                element_float(layout_type(l), x, i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at));
         good = fwrite(row, sizeof *row, plane, file) == plane;
     }
     free(row);

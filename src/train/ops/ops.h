@@ -46,8 +46,8 @@ comet_status concat_backward(comet_model *m, op *o);
 typedef struct weighted {
     bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
     kernel *forward_reorder, *weights_reorder, *gradient_reorder; /* between how weights are kept and what kernels need */
-    folded *folded;                             /* a batch norm folded into its backward, folded.h; NULL: none */
-    uint64_t choice_bytes[N_PASSES];            /* scratch of the candidates, where a trial is yet to choose; else 0 */
+    folded *folded;                  /* a batch norm folded into its backward, folded.h; NULL: none */
+    uint64_t choice_bytes[N_PASSES]; /* scratch of the candidates, where a trial is yet to choose; else 0 */
 } weighted;
 
 static inline weighted *weighted_of(const op *o)
