@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/convert.h"
 #include "base/random.h"
 #include "testing.h"
 #include "train/math/norm.h"
@@ -175,6 +176,98 @@ static void test_loops(void **state)
         }
 }
 
+/* ---- bf16: what the same loops make of the widened elements, rounded ---- */
+
+typedef struct halves {
+    uint16_t z[MOST], dy[MOST];
+} halves;
+
+/* Rounds the elements of x, some of them subnormal or not finite, and returns them as bf16. */
+static const halves *round_elements(numbers *x)
+{
+    static halves h;
+    static const float odd[] = {NAN, -NAN, INFINITY, -INFINITY, 1e-40f, -1e-40f, 3e38f, -3e38f};
+    for (uint32_t i = 0; i < COUNT_OF(odd); i++)
+        x->z[131 * i + 17] = x->dy[137 * i + 19] = odd[i];
+    for (uint32_t i = 0; i < MOST; i++) {
+        h.z[i] = bf16_of_float(x->z[i]);
+        h.dy[i] = bf16_of_float(x->dy[i]);
+        x->z[i] = float_of_bf16(h.z[i]);
+        x->dy[i] = float_of_bf16(h.dy[i]);
+    }
+    return &h;
+}
+
+static void assert_rounded(const char *what, int shape, uint64_t n, const uint16_t *got, const float *exact)
+{
+    for (uint64_t i = 0; i < n; i++)
+        if (got[i] != bf16_of_float(exact[i]))
+            fail_msg("%s in bf16, shape %d: element %llu is %04x, not %a rounded", what, shape, (unsigned long long)i, got[i],
+                     (double)exact[i]);
+}
+
+static void check_bf16_elements(const norm_shape *s, int shape, const numbers *x, const halves *h, bool option)
+{
+    static float y[MOST], w[MOST], dx[MOST], again[MOST];
+    static uint16_t y16[MOST], w16[MOST], dx16[MOST], again16[MOST];
+    const uint64_t n = s->n_elements;
+    const norm_apply_coefficients c = {x->lanes[8], x->lanes[9], x->lanes[10], x->lanes[11], x->lanes[12], 3};
+    const norm_stored_coefficients v = stored_of(x, option);
+    const norm_gradient_coefficients g = {x->lanes[13], x->lanes[14], x->lanes[15]};
+    norm_shape half = *s;
+    half.type = COMET_DTYPE_BF16;
+    memcpy(y16, h->z, sizeof y16); /* in place */
+    memcpy(dx16, h->dy, sizeof dx16);
+    norm_apply(s, x->z, 0, n, &c, y, option ? w : NULL);
+    norm_apply(&half, y16, 0, n, &c, y16, option ? w16 : NULL);
+    norm_output(s, x->z, 0, n, &v, again);
+    norm_output(&half, h->z, 0, n, &v, again16);
+    norm_gradient(s, x->z, x->dy, 0, n, &v, &g, dx);
+    norm_gradient(&half, h->z, dx16, 0, n, &v, &g, dx16);
+    assert_rounded("apply", shape, n, y16, y);
+    assert_rounded("codes", shape, option ? n : 0, w16, w);
+    assert_rounded("output", shape, n, again16, again);
+    assert_rounded("gradient", shape, n, dx16, dx);
+}
+
+static void check_bf16_sums(const norm_shape *s, int shape, const numbers *x, const halves *h, bool option)
+{
+    enum { MOST_DOUBLES = 32 * NORM_SUMS * 24 };
+    static double exact[MOST_DOUBLES], got[MOST_DOUBLES];
+    const norm_stored_coefficients v = stored_of(x, option);
+    norm_shape half = *s;
+    half.type = COMET_DTYPE_BF16;
+    for (int way = 0; way < 3; way++) {
+        memset(exact, 0, sizeof exact);
+        memset(got, 0, sizeof got);
+        if (way == 2) {
+            norm_sum_moments(s, x->z, 0, s->n_elements, x->lanes[0], exact);
+            norm_sum_moments(&half, h->z, 0, s->n_elements, x->lanes[0], got);
+        } else {
+            norm_sum_gradients(s, x->z, x->dy, 0, s->n_elements, &v, way == 1, exact);
+            norm_sum_gradients(&half, h->z, h->dy, 0, s->n_elements, &v, way == 1, got);
+        }
+        for (uint64_t i = 0; i < MOST_DOUBLES; i++)
+            if (memcmp(&got[i], &exact[i], sizeof *got) != 0 && !(isnan(got[i]) && isnan(exact[i])))
+                fail_msg("sums in bf16, shape %d: number %llu is %a, not %a", shape, (unsigned long long)i, got[i], exact[i]);
+    }
+}
+
+static void test_bf16(void **state)
+{
+    (void)state;
+    static numbers x;
+    for (int k = 0; k < N_SHAPES; k++)
+        for (int kind = 0; kind < 4; kind++) {
+            norm_shape s = shapes[k];
+            s.relu = kind & 1;
+            fill(&x, (uint64_t)(4 * k + kind));
+            const halves *h = round_elements(&x);
+            check_bf16_elements(&s, k, &x, h, kind & 2);
+            check_bf16_sums(&s, k, &x, h, kind & 2);
+        }
+}
+
 /* NaN goes through forward, whatever the relu. */
 static void test_nan_goes_on(void **state)
 {
@@ -192,6 +285,7 @@ static void test_nan_goes_on(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_nan_goes_on)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_loops), cmocka_unit_test(test_bf16),
+                                       cmocka_unit_test(test_nan_goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

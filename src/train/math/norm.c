@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/isa_pick.h"
 
 enum { WIDE = 16, RUN = 64 }; /* lanes of the usual case; rows summed in float */
 
@@ -87,58 +86,40 @@ typedef struct job {
 
 typedef enum kind { MOMENTS, APPLY, OUTPUT, SUMS, HARM, GRADIENT } kind; /* HARM: SUMS, and the sum of d^2 */
 
-/* LOOP_LANES is the width of the vectors: what the instruction set has, since compilers do badly with wider ones. */
-#define LOOP(name) name##_reference
-#define LOOP_TARGET
-#define LOOP_LANES 4
-#include "train/math/norm_loops.h"
-
-#ifdef __x86_64__
-#include <immintrin.h>
-
-#define LOOP(name) name##_avx2
-#define LOOP_TARGET target(ISA_TARGET_AVX2),
-#define LOOP_LANES 8
-#include "train/math/norm_loops.h"
-
-#define LOOP(name) name##_avx512
-#define LOOP_TARGET target(ISA_TARGET_AVX512),
-#define LOOP_LANES 16
-#define LOOP_MASKS /* compares that make masks, which vectors of C cannot express */
-#include "train/math/norm_loops.h"
-#endif
+#define LOOP_FILE "train/math/norm_loops.h"
+#include "train/math/element_variants.h"
 
 /* ---- what is asked for ---- */
 
 void norm_sum_moments(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const float *shift, double *segments)
 {
     const job j = {.s = s, .in = z, .first = first, .n = n, .shift = shift, .segments = segments};
-    ISA_PICK(run)(&j, MOMENTS);
+    ELEMENT_PICK(run, s->type)(&j, MOMENTS);
 }
 
 void norm_apply(const norm_shape *s, const void *z, uint64_t first, uint64_t n, const norm_apply_coefficients *c, void *y,
                 void *w)
 {
     const job j = {.s = s, .in = z, .out = y, .w = w, .first = first, .n = n, .apply = c};
-    ISA_PICK(run)(&j, APPLY);
+    ELEMENT_PICK(run, s->type)(&j, APPLY);
 }
 
 void norm_output(const norm_shape *s, const void *v, uint64_t first, uint64_t n, const norm_stored_coefficients *c, void *y)
 {
     const job j = {.s = s, .in = v, .out = y, .first = first, .n = n, .stored = c};
-    ISA_PICK(run)(&j, OUTPUT);
+    ELEMENT_PICK(run, s->type)(&j, OUTPUT);
 }
 
 void norm_sum_gradients(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
                         const norm_stored_coefficients *c, bool squares, double *segments)
 {
     const job j = {.s = s, .in = v, .dy = dy, .first = first, .n = n, .stored = c, .segments = segments};
-    ISA_PICK(run)(&j, squares ? HARM : SUMS);
+    ELEMENT_PICK(run, s->type)(&j, squares ? HARM : SUMS);
 }
 
 void norm_gradient(const norm_shape *s, const void *v, const void *dy, uint64_t first, uint64_t n,
                    const norm_stored_coefficients *c, const norm_gradient_coefficients *g, void *dx)
 {
     const job j = {.s = s, .in = v, .dy = dy, .out = dx, .first = first, .n = n, .stored = c, .gradient = g};
-    ISA_PICK(run)(&j, GRADIENT);
+    ELEMENT_PICK(run, s->type)(&j, GRADIENT);
 }

@@ -1,13 +1,25 @@
 /*
  * The loops of batch normalisation, for 16 lanes or any number of them: the same code, and the same roundings, for each
- * instruction set. norm.c includes this once for each, with LOOP(name), LOOP_TARGET and LOOP_LANES defined, and LOOP_MASKS
- * where AVX-512 compares.
+ * instruction set. norm.c includes this by element_variants.h.
  */
 /* No include guard: see above. */
 
-#define INLINE static inline __attribute__((LOOP_TARGET always_inline))
-
 /* ---- one element, for tails and rows of odd periods ---- */
+
+INLINE float LOOP(in)(const job *j, uint64_t i)
+{
+    return LOOP(get)(((const ELEMENT *)j->in)[i]);
+}
+
+INLINE float LOOP(dy)(const job *j, uint64_t i)
+{
+    return LOOP(get)(((const ELEMENT *)j->dy)[i]);
+}
+
+INLINE void LOOP(set_out)(const job *j, uint64_t i, float v)
+{
+    ((ELEMENT *)j->out)[i] = LOOP(put)(v);
+}
 
 INLINE float LOOP(relu_or)(bool relu, float a)
 {
@@ -24,12 +36,12 @@ INLINE float LOOP(with_sign_of)(float w, float a, float finer)
 INLINE void LOOP(apply_one)(const job *j, bool relu, bool codes, uint64_t i, uint64_t l)
 {
     const norm_apply_coefficients *c = j->apply;
-    const float d = ((const float *)j->in)[i] - c->mean[l], a = d * c->scale[l] + c->shift[l];
+    const float d = LOOP(in)(j, i) - c->mean[l], a = d * c->scale[l] + c->shift[l];
     if (codes) {
         const float w = d * c->code_scale[l] + c->code_shift[l];
-        ((float *)j->w)[i] = relu ? LOOP(with_sign_of)(w, a, 1 / c->coarse) : w;
+        ((ELEMENT *)j->w)[i] = LOOP(put)(relu ? LOOP(with_sign_of)(w, a, 1 / c->coarse) : w);
     }
-    ((float *)j->out)[i] = LOOP(relu_or)(relu, a);
+    LOOP(set_out)(j, i, LOOP(relu_or)(relu, a));
 }
 
 INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, uint64_t l)
@@ -41,8 +53,8 @@ INLINE bool LOOP(passed)(const norm_stored_coefficients *c, bool relu, float v, 
 INLINE void LOOP(output_one)(const job *j, bool relu, uint64_t i, uint64_t l)
 {
     const norm_stored_coefficients *c = j->stored;
-    const float v = ((const float *)j->in)[i], a = (v - c->out_from[l]) * c->out_scale[l] + c->out_shift[l];
-    ((float *)j->out)[i] = LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0;
+    const float v = LOOP(in)(j, i), a = (v - c->out_from[l]) * c->out_scale[l] + c->out_shift[l];
+    LOOP(set_out)(j, i, LOOP(passed)(c, relu, v, l) ? LOOP(relu_or)(relu, a) : 0);
 }
 
 /* The value that a stored element stands for. */
@@ -55,9 +67,9 @@ INLINE void LOOP(gradient_one)(const job *j, bool relu, uint64_t i, uint64_t l)
 {
     const norm_stored_coefficients *c = j->stored;
     const norm_gradient_coefficients *g = j->gradient;
-    const float v = ((const float *)j->in)[i], d = LOOP(passed)(c, relu, v, l) ? ((const float *)j->dy)[i] : 0;
+    const float v = LOOP(in)(j, i), d = LOOP(passed)(c, relu, v, l) ? LOOP(dy)(j, i) : 0;
     const float whole = LOOP(whole)(c, relu && !c->mask_from, v);
-    ((float *)j->out)[i] = d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]);
+    LOOP(set_out)(j, i, d * g->gain[l] + ((whole - c->from[l]) * g->slope[l] + g->offset[l]));
 }
 
 /* What element i, in lane l of all and k of its segment, adds to the sums. */
@@ -66,12 +78,12 @@ INLINE void LOOP(add_terms)(const job *j, kind what, bool relu, bool signs, uint
     const uint64_t width = j->s->width;
     float d, product;
     if (what == MOMENTS) {
-        d = ((const float *)j->in)[i] - j->shift[l];
+        d = LOOP(in)(j, i) - j->shift[l];
         product = d * d;
     } else {
         const norm_stored_coefficients *c = j->stored;
-        const float v = ((const float *)j->in)[i], hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
-        d = LOOP(passed)(c, relu, v, l) ? ((const float *)j->dy)[i] : 0;
+        const float v = LOOP(in)(j, i), hat = (LOOP(whole)(c, relu && signs, v) - c->from[l]) * c->scale[l];
+        d = LOOP(passed)(c, relu, v, l) ? LOOP(dy)(j, i) : 0;
         product = d * hat;
         segment[2 * width + k] += signs ? (double)hat : 0;
         segment[3 * width + k] += what == HARM ? (double)(d * d) : 0;
@@ -95,34 +107,7 @@ INLINE void LOOP(one)(const job *j, kind what, bool relu, bool codes, uint64_t i
         LOOP(gradient_one)(j, relu, i, l);
 }
 
-/* ---- sixteen lanes, LOOP_LANES at a time ---- */
-
-/* Lanes [lane, lane + LOOP_LANES) of rows of WIDE elements; `at` is the element of the first. */
-typedef float LOOP(vec) __attribute__((vector_size(4 * LOOP_LANES)));
-
-/* yes where a > b, else no, also where either is NaN. */
-INLINE LOOP(vec) LOOP(where_greater)(LOOP(vec) a, LOOP(vec) b, LOOP(vec) yes, LOOP(vec) no)
-{
-#ifdef LOOP_MASKS
-    return (LOOP(vec))_mm512_mask_blend_ps(_mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ), (__m512)no, (__m512)yes);
-#else
-    typedef int32_t bits __attribute__((vector_size(4 * LOOP_LANES)));
-    const bits greater = a > b;
-    return (LOOP(vec))(((bits)yes & greater) | ((bits)no & ~greater));
-#endif
-}
-
-INLINE LOOP(vec) LOOP(load)(const float *from)
-{
-    LOOP(vec) v;
-    memcpy(&v, from, sizeof v);
-    return v;
-}
-
-INLINE void LOOP(save)(LOOP(vec) v, float *to)
-{
-    memcpy(to, &v, sizeof v);
-}
+/* ---- sixteen lanes, LOOP_LANES at a time: [lane, lane + LOOP_LANES) of rows of WIDE elements, of which `at` is the first ---- */
 
 /* The relu's masks: (v - from) scale + shift > 0, or v < 0. */
 typedef struct LOOP(threshold) {
@@ -135,9 +120,9 @@ INLINE void LOOP(find_threshold)(const norm_stored_coefficients *c, bool signs, 
     t->whole = !signs;
     if (signs)
         return;
-    t->from = LOOP(load)(c->mask_from + lane);
-    t->scale = LOOP(load)(c->mask_scale + lane);
-    t->shift = LOOP(load)(c->mask_shift + lane);
+    t->from = LOOP(load_floats)(c->mask_from + lane);
+    t->scale = LOOP(load_floats)(c->mask_scale + lane);
+    t->shift = LOOP(load_floats)(c->mask_shift + lane);
 }
 
 /* x where the relu passed v, else 0. */
@@ -152,11 +137,12 @@ INLINE void LOOP(apply_wide)(const job *j, bool relu, bool codes, uint64_t at, u
 {
     const norm_apply_coefficients *c = j->apply;
     const LOOP(vec) zero = {0}, tiny = zero - FLT_MIN, finer = zero + 1 / c->coarse;
-    const LOOP(vec) mean = LOOP(load)(c->mean + lane), scale = LOOP(load)(c->scale + lane), shift = LOOP(load)(c->shift + lane);
-    const LOOP(vec) code_scale = codes ? LOOP(load)(c->code_scale + lane) : zero;
-    const LOOP(vec) code_shift = codes ? LOOP(load)(c->code_shift + lane) : zero;
-    const float *in = j->in;
-    float *out = j->out, *kept = j->w;
+    const LOOP(vec) mean = LOOP(load_floats)(c->mean + lane), scale = LOOP(load_floats)(c->scale + lane),
+                    shift = LOOP(load_floats)(c->shift + lane);
+    const LOOP(vec) code_scale = codes ? LOOP(load_floats)(c->code_scale + lane) : zero;
+    const LOOP(vec) code_shift = codes ? LOOP(load_floats)(c->code_shift + lane) : zero;
+    const ELEMENT *in = j->in;
+    ELEMENT *out = j->out, *kept = j->w;
     for (uint64_t i = at; i < at + n; i += WIDE) {
         const LOOP(vec) d = LOOP(load)(in + i) - mean, a = d * scale + shift;
         if (codes) {
@@ -176,10 +162,10 @@ INLINE void LOOP(output_wide)(const job *j, bool relu, bool signs, uint64_t at, 
     const LOOP(vec) zero = {0};
     LOOP(threshold) t;
     LOOP(find_threshold)(c, signs || !relu, lane, &t);
-    const LOOP(vec) from = LOOP(load)(c->out_from + lane), scale = LOOP(load)(c->out_scale + lane),
-                    shift = LOOP(load)(c->out_shift + lane);
-    const float *in = j->in;
-    float *out = j->out;
+    const LOOP(vec) from = LOOP(load_floats)(c->out_from + lane), scale = LOOP(load_floats)(c->out_scale + lane),
+                    shift = LOOP(load_floats)(c->out_shift + lane);
+    const ELEMENT *in = j->in;
+    ELEMENT *out = j->out;
     for (uint64_t i = at; i < at + n; i += WIDE) {
         const LOOP(vec) v = LOOP(load)(in + i), y = (v - from) * scale + shift;
         LOOP(save)(relu ? LOOP(pass)(&t, v, LOOP(where_greater)(zero, y, zero, y)) : y, out + i);
@@ -191,11 +177,12 @@ INLINE void LOOP(gradient_wide)(const job *j, bool relu, bool signs, uint64_t at
     const norm_stored_coefficients *c = j->stored;
     LOOP(threshold) t;
     LOOP(find_threshold)(c, signs || !relu, lane, &t);
-    const LOOP(vec) from = LOOP(load)(c->from + lane), gain = LOOP(load)(j->gradient->gain + lane),
-                    slope = LOOP(load)(j->gradient->slope + lane), offset = LOOP(load)(j->gradient->offset + lane);
+    const LOOP(vec) from = LOOP(load_floats)(c->from + lane), gain = LOOP(load_floats)(j->gradient->gain + lane),
+                    slope = LOOP(load_floats)(j->gradient->slope + lane),
+                    offset = LOOP(load_floats)(j->gradient->offset + lane);
     const LOOP(vec) zero = {0}, coarse = zero + c->coarse;
-    const float *in = j->in, *dy = j->dy;
-    float *out = j->out;
+    const ELEMENT *in = j->in, *dy = j->dy;
+    ELEMENT *out = j->out;
     for (uint64_t i = at; i < at + n; i += WIDE) {
         const LOOP(vec) v = LOOP(load)(in + i), d = LOOP(load)(dy + i);
         const LOOP(vec) whole = relu && signs ? LOOP(where_greater)(zero, v, v, v * coarse) : v;
@@ -207,10 +194,10 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
                             LOOP(vec) sums[NORM_SUMS])
 {
     const norm_stored_coefficients *c = j->stored;
-    const float *in = j->in, *dy = j->dy;
+    const ELEMENT *in = j->in, *dy = j->dy;
     LOOP(vec) a = {0}, b = {0}, hats = {0}, squares = {0};
     if (what == MOMENTS) {
-        const LOOP(vec) shift = LOOP(load)(j->shift + lane);
+        const LOOP(vec) shift = LOOP(load_floats)(j->shift + lane);
         for (uint64_t i = at; i < at + n; i += WIDE) {
             const LOOP(vec) d = LOOP(load)(in + i) - shift;
             a += d;
@@ -219,7 +206,7 @@ INLINE void LOOP(sums_wide)(const job *j, kind what, bool relu, bool signs, uint
     } else {
         LOOP(threshold) t;
         LOOP(find_threshold)(c, signs || !relu, lane, &t);
-        const LOOP(vec) from = LOOP(load)(c->from + lane), scale = LOOP(load)(c->scale + lane);
+        const LOOP(vec) from = LOOP(load_floats)(c->from + lane), scale = LOOP(load_floats)(c->scale + lane);
         const LOOP(vec) zero = {0}, coarse = zero + c->coarse;
         for (uint64_t i = at; i < at + n; i += WIDE) {
             const LOOP(vec) v = LOOP(load)(in + i), all = LOOP(load)(dy + i), d = relu ? LOOP(pass)(&t, v, all) : all;
@@ -339,9 +326,3 @@ __attribute__((LOOP_TARGET noinline)) static void LOOP(run)(const job *j, kind w
     case GRADIENT: LOOP(run_kind)(j, GRADIENT, signs); break;
     }
 }
-
-#undef INLINE
-#undef LOOP
-#undef LOOP_TARGET
-#undef LOOP_LANES
-#undef LOOP_MASKS
