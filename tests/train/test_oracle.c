@@ -126,8 +126,7 @@ static void check_tensor(oracle_case *c, comet_tensor_kind kind, const cJSON *go
     const bool deep = number(c, "image") > 0, /* of the zoo */
         may_flip = c->winograd || (deep && kind == COMET_TENSOR_GRADIENT && comet_isa_active() != COMET_ISA_AVX512);
     const double times = c->autocast ? TIMES_AUTOCAST_ERROR : TIMES_FLOAT_ERROR;
-    const double allowed = c->autocast ? BF16_TOLERANCE
-                           : may_flip  ? FLIPPED_TENSOR_TOLERANCE : TENSOR_TOLERANCE;
+    const double allowed = c->autocast ? BF16_TOLERANCE : may_flip ? FLIPPED_TENSOR_TOLERANCE : TENSOR_TOLERANCE;
     if (!(error <= fmax(allowed, times * number(c, "float_error"))))
         fail_because("%s: %s of %s is %g of its norm from torch's", c->name,
                      kind == COMET_TENSOR_GRADIENT ? "gradient" : "statistic", golden->string, error);

@@ -362,7 +362,7 @@ static void test_stop_and_resume_bounded(void **state)
 {
     check_stop_and_resume(COMET_COMPRESS_FAST, COMET_PRECISION_F32);
     check_stop_and_resume(COMET_COMPRESS_AUTO, COMET_PRECISION_F32);
-    check_stop_and_resume(COMET_COMPRESS_FAST, COMET_PRECISION_BF16);
+    check_stop_and_resume(COMET_COMPRESS_FAST, coarsest_precision());
 }
 
 /* Few weights and a large activation after a batch norm, whose statistics have moved when the disk is full. */
@@ -458,10 +458,12 @@ static void test_resume_with_changes(void **state)
     assert_ok(resume_with(&s, other_kernels));
     assert_non_null(strstr(s.o.notes, "not as before: convolutions, recompute;"));
     close_setting(&s);
-    open_setting(&s, TINY_NET);
-    assert_ok(resume_with(&s, other_precision));
-    assert_non_null(strstr(s.o.notes, "not as before: precision;"));
-    close_setting(&s);
+    if (coarsest_precision() == COMET_PRECISION_BF16) {
+        open_setting(&s, TINY_NET);
+        assert_ok(resume_with(&s, other_precision));
+        assert_non_null(strstr(s.o.notes, "not as before: precision;"));
+        close_setting(&s);
+    }
     open_setting(&s, TINY_NET);
     assert_ok(resume_with(&s, other_bounds));
     assert_non_null(strstr(s.o.notes, "not as before: compress, noise, window, bounds;"));
