@@ -16,6 +16,7 @@
 
 #include "describing.h"
 #include "tiny_net.h"
+#include "training.h"
 
 static char folder[256];
 
