@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Writes tests/train/golden/torch/<net>.json: losses of a few steps, and gradients and running statistics of the first, by PyTorch.
 
-usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--out FOLDER] [NET...]
+usage: tools/make_train_golden.py [--comet build/comet] [--salt TEXT] [--float] [--autocast] [--out FOLDER] [NET...]
 
 Needs torch and torchvision (the stored files are of 1.13 and 0.14). A NET is a built-in one, or `operators` for the small nets of
 tests/train/operators.nets, or `frozen` for nets in part frozen; without any, all are written. Nets are read from the text
 that `comet models --show` prints and run by tools/torch_net.py; the five of torchvision are also run by torchvision's own modules and must agree. Dropout is off. Weights,
 images and labels come from a formula (tests/train/training.c), the salt in front of each name gives other ones. Everything is computed
-in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. tests/train/test_oracle.c checks them.
+in double precision, so that the files do not depend on torch's kernels; --float keeps to floats. With --autocast the files say how far torch.autocast in bf16 is from
+those doubles, instead of torch's floats: what an engine that computes in bf16 is allowed. tests/train/test_oracle.c checks them.
 """
 import argparse
 import copy
@@ -92,12 +93,15 @@ def check_torchvision(net, images, labels, loss):
     print(f"  torchvision's module agrees to {worst:.1e}")
 
 
-def float_error(net, images, labels, salt, smoothing):
-    """How far torch's own floats are from its doubles, whose gradients the net has: the worst of all tensors, by norm."""
+def float_error(net, images, labels, salt, smoothing, autocast=False):
+    """How far torch's own floats, or its autocast in bf16, are from its doubles, whose gradients the net has: the worst of all
+    tensors, by norm."""
     twin = copy.copy(net)
     twin.parameters, twin.statistics = dict(net.parameters), dict(net.statistics)
     twin.formula_weights(salt, torch.float32, residual_of(net))
-    F.cross_entropy(twin.forward(images.float()), labels, label_smoothing=smoothing).backward()
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        loss = F.cross_entropy(twin.forward(images.float()), labels, label_smoothing=smoothing)
+    loss.backward()
     total = sum(p.grad.norm() ** 2 for p in net.trained().values()) ** 0.5
     errors = [(twin.parameters[n].grad.to(p.dtype) - p.grad).norm() / max(p.grad.norm(), 1e-4 * total) for n, p in net.trained().items()]
     return float(f"{max(errors).item():.2g}")
@@ -113,13 +117,15 @@ def groups(net, rate, rates):
     return [{"params": [net.parameters[name]], "lr": rate * factor} for name, factor in factors.items()]
 
 
-def run(net, case, salt, dtype, most, smoothing=0.0, freeze="", rates=""):
+def run(net, case, salt, dtype, most, smoothing=0.0, freeze="", rates="", autocast=False):
     batch, image, steps, rate = case
     net.formula_weights(salt, dtype, residual_of(net))
     optimiser = torch.optim.SGD(groups(net, rate, rates), rate, MOMENTUM, weight_decay=WEIGHT_DECAY)
     result = {"net": net.name, "salt": salt, "batch": batch, "image": image, "steps": steps, "rate": rate, "momentum": MOMENTUM,
               "weight_decay": WEIGHT_DECAY, "label_smoothing": smoothing, "n_samples": most,
               "residual": residual_of(net), "losses": []}
+    if autocast:
+        result["autocast"] = True
     if freeze:
         result.update({"freeze": freeze, "rates": rates})
     for step in range(steps):
@@ -131,7 +137,7 @@ def run(net, case, salt, dtype, most, smoothing=0.0, freeze="", rates=""):
         if step == 0:
             result["gradients"] = {n: describe(n, p.grad, most) for n, p in net.trained().items()}
             result["statistics"] = {n: describe(n, s, most) for n, s in net.statistics.items()}
-            result["float_error"] = float_error(net, images, labels, salt, smoothing)
+            result["float_error"] = float_error(net, images, labels, salt, smoothing, autocast)
             if net.name in TORCHVISION and smoothing == 0 and not freeze:
                 check_torchvision(net, images, labels, loss.item())
         optimiser.step()
@@ -153,17 +159,18 @@ def robust_salt(net, case, salt):
     return min(errors, key=errors.get)
 
 
-def operators(salt, dtype):
+def operators(salt, dtype, autocast):
     nets = torch_net.read_nets((ROOT / "tests" / "train" / "operators.nets").read_text(encoding="utf-8"))
-    return [run(net, (3, 0, 3, 0.001), salt, dtype, N_SAMPLES["operators"], 0.1 * (i % 2)) for i, net in enumerate(nets)]
+    return [run(net, (3, 0, 3, 0.001), salt, dtype, N_SAMPLES["operators"], 0.1 * (i % 2), autocast=autocast)
+            for i, net in enumerate(nets)]
 
 
-def zoo(name, comet, salt, dtype):
+def zoo(name, comet, salt, dtype, autocast):
     text = subprocess.run([comet, "models", "--show", name, "--image", str(CASES[name][1])], check=True, capture_output=True, text=True)
     net = torch_net.Net(text.stdout)
     if dtype == torch.float64:
         salt = robust_salt(net, CASES[name], salt)
-    return [run(net, CASES[name], salt, dtype, N_SAMPLES["zoo"])]
+    return [run(net, CASES[name], salt, dtype, N_SAMPLES["zoo"], autocast=autocast)]
 
 
 def frozen(comet, salt, dtype):
@@ -191,6 +198,7 @@ def main():
     parser.add_argument("--comet", default=str(ROOT / "build" / "comet"))
     parser.add_argument("--salt", default="")
     parser.add_argument("--float", action="store_true")
+    parser.add_argument("--autocast", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "train" / "golden" / "torch")
     args = parser.parse_args()
     dtype = torch.float32 if args.float else torch.float64
@@ -199,7 +207,8 @@ def main():
         if name == "frozen":
             results = frozen(args.comet, args.salt, dtype)
         else:
-            results = operators(args.salt, dtype) if name == "operators" else zoo(name, args.comet, args.salt, dtype)
+            results = (operators(args.salt, dtype, args.autocast) if name == "operators" else
+                       zoo(name, args.comet, args.salt, dtype, args.autocast))
         write(args.out / f"{name}.json", results)
 
 

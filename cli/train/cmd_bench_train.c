@@ -24,6 +24,7 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/precision_args.h"
 #include "train/train_ranks.h"
 #include "train/train_setup.h"
 #include "train/train_tables.h"
@@ -43,11 +44,6 @@ typedef struct mode_list {
     comet_compress_mode items[MAX_MODES];
 } mode_list;
 
-typedef struct convolutions_list {
-    size_t n;
-    comet_convolutions items[MAX_MODES];
-} convolutions_list;
-
 typedef struct bench_args {
     net_args net;
     compression_args compression;
@@ -56,6 +52,7 @@ typedef struct bench_args {
     batch_list batches;
     mode_list modes;
     convolutions_list convolutions;
+    precision_args precision;
     ranks_args ranks;
     bool json, in_process, turns, assess, table, no_recompute;
 } bench_args;
@@ -91,20 +88,6 @@ static bool set_modes(void *target, const char *text, reason *why)
     return true;
 }
 
-static bool set_convolutions_list(void *target, const char *text, reason *why)
-{
-    convolutions_list list = {.n = 0};
-    for (const char *at = text; at; list.n++) {
-        char one[24];
-        if (list.n == MAX_MODES || !text_take_item(&at, one, sizeof one))
-            return reason_set(why, "'%.60s' is not a list of rule, timed and direct", text);
-        if (!convolutions_parse(one, &list.items[list.n], why))
-            return false;
-    }
-    *(convolutions_list *)target = list;
-    return true;
-}
-
 static bool set_warm(void *target, const char *text, reason *why)
 {
     return number_u64(text, 0, MAX_STEPS, target, why);
@@ -135,6 +118,7 @@ static const option options[] = {
     {0, "rate", "R", set_positive, AT(rate), "learning rate (default 1e-3, at which no built-in net diverges)"},
     OPTION_THREADS(bench_args, "threads (default 0: one per core)"),
     {0, "seed", "N", set_u64, AT(seed), "seed of weights and images (default 0)"},
+    OPTION_PRECISION(bench_args),
     {0, "convolutions", "LIST", set_convolutions_list, AT(convolutions),
      "list of rule, timed and direct, separated by commas (default rule)"},
     {0, "no-recompute", NULL, set_flag, AT(no_recompute),
@@ -174,6 +158,7 @@ typedef struct measurement {
     double total, codec_seconds;
     double loss;
     comet_memory memory;
+    comet_precision precision;
     comet_compression_figures compression;
     comet_ranks_figures ranks; /* of the measured steps */
     double alone;              /* images/s of one rank alone with its share of the batch */
@@ -245,6 +230,7 @@ static cli_exit run_steps(const bench_args *args, const comet_ranks *ranks, come
         m->total += seconds;
     }
     m->memory = memory_of(model);
+    m->precision = comet_model_precision(model);
     m->compression = compression_of(model);
     m->codec_seconds = m->compression.codec_seconds - coded_before;
     m->ranks = ranks_since(ranks, &then);
@@ -259,6 +245,7 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.n_threads = (uint32_t)args->n_threads;
     params.seed = args->seed;
     params.convolutions = s.convolutions;
+    precision_fill(&args->precision, &params);
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
     params.sync_batch_norm = args->ranks.sync_batch_norm;
@@ -347,6 +334,7 @@ static json describe(const bench_args *args, const comet_net *net, const comet_r
     json_add_u64(&j, "warm", args->warm);
     json_add_bool(&j, "assess", args->assess);
     json_add_text(&j, "convolutions", comet_convolutions_name(s.convolutions));
+    json_add_text(&j, "precision", comet_precision_name(m->precision));
     json_add_u64(&j, "threads", args->n_threads > 0 ? args->n_threads : (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     json_add_double(&j, "images_per_s", b / median);
     json_add_double(&j, "best_images_per_s", b / best);
@@ -421,6 +409,8 @@ static void command_of(const bench_args *args, setting s, command *c)
     command_number(c, "--threads", args->n_threads);
     command_number(c, "--seed", args->seed);
     command_text(c, "--convolutions", comet_convolutions_name(s.convolutions));
+    command_text(c, "--precision", comet_precision_name(args->precision.value));
+    command_flag(c, "--force-precision", args->precision.force);
     command_flag(c, "--no-recompute", args->no_recompute);
     command_flag(c, "--table", args->table);
     command_flag(c, "--turns", args->turns);

@@ -12,12 +12,14 @@
 #include "kit/text.h"
 #include "train/class_table.h"
 #include "train/figures.h"
+#include "train/precision_args.h"
 #include "train/train_setup.h"
 #include "verbs.h"
 
 typedef struct eval_args {
     net_args net;
     data_args data;
+    precision_args precision;
     uint64_t batch, n_threads, loader_threads;
     bool last, train_part, json, per_class, confusion, force;
     const char *output;
@@ -39,6 +41,7 @@ static const option options[] = {
     OPTION_NET(eval_args),
     OPTION_CLASSES(eval_args),
     {0, "batch", "N", set_count, AT(batch), "images at a time (default 64)"},
+    OPTION_PRECISION(eval_args),
     OPTION_THREADS(eval_args, "threads that compute (default 0: one per core)"),
     {0, "loader-threads", "N", set_threads, AT(loader_threads),
      "threads that decode images (default 0: one per core, at most 4)"},
@@ -172,6 +175,7 @@ static comet_status make_model(const eval_args *args, const comet_net *net, cons
     params.batch = (uint32_t)args->batch;
     params.n_threads = (uint32_t)args->n_threads;
     params.inference = true;
+    precision_fill(&args->precision, &params);
     comet_status status = comet_model_check_memory(net, &params, 0);
     if (status == COMET_OK)
         status = comet_model_create(model, net, &params);

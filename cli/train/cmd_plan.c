@@ -45,6 +45,7 @@ static const option options[] = {
     OPTION_QUEUE(plan_args),
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
      "rule, timed (room for whatever a trial chooses) or direct, as for train (default rule)"},
+    OPTION_PRECISION(plan_args),
     {0, "no-recompute", NULL, set_flag, AT(no_recompute), "keep tensors that backward could compute again"},
     OPTION_JSON(plan_args, "one JSON object for each forecast or prediction (default: tables)"),
 };
@@ -231,6 +232,7 @@ comet_model_params plan_model_params(const plan_args *args)
     params.n_threads = (uint32_t)args->n_threads;
     params.convolutions = args->convolutions.value;
     params.no_recompute = args->no_recompute;
+    precision_fill(&args->precision, &params);
     params.fused_update = true;
     params.freeze = args->groups.freeze[0] != '\0' ? args->groups.freeze : NULL;
     comet_optimiser_init(&params.optimiser, args->optimiser);

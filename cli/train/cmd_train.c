@@ -15,6 +15,8 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/precision_args.h"
+#include "train/rate_args.h"
 #include "train/run_config.h"
 #include "train/train_budget.h"
 #include "train/train_ranks.h"
@@ -26,16 +28,12 @@
 #define WARMUP_SHARE 0.05 /* of a run */
 enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
 
-typedef struct rate_arg {
-    bool find;    /* by a range test */
-    double value; /* negative: not given */
-} rate_arg;
-
 typedef struct train_args {
     net_args net;
     data_args data;
     compression_args compression;
     convolutions_arg convolutions;
+    precision_args precision;
     budget_args budget;
     groups_args groups;
     ranks_args ranks;
@@ -48,32 +46,6 @@ typedef struct train_args {
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
 } train_args;
-
-static const named schedules[] = {{"constant", COMET_SCHEDULE_CONSTANT},
-                                  {"step", COMET_SCHEDULE_STEP},
-                                  {"cosine", COMET_SCHEDULE_COSINE},
-                                  {"onecycle", COMET_SCHEDULE_ONECYCLE},
-                                  {NULL, 0}};
-
-static bool set_schedule(void *target, const char *text, reason *why)
-{
-    int value = 0;
-    if (!named_find(schedules, "schedule", "constant, step, cosine or onecycle", text, &value, why))
-        return false;
-    *(comet_schedule_kind *)target = (comet_schedule_kind)value;
-    return true;
-}
-
-static bool set_rate(void *target, const char *text, reason *why)
-{
-    rate_arg *rate = target;
-    rate->find = strcmp(text, "find") == 0;
-    rate->value = -1;
-    if (rate->find || set_positive(&rate->value, text, why))
-        return true;
-    const reason number = *why;
-    return reason_set(why, "%.200s, nor 'find'", number.text);
-}
 
 #define AT(field) offsetof(train_args, field)
 static const option options[] = {
@@ -135,6 +107,7 @@ static const option options[] = {
     {0, "dump-step", "N", set_count, AT(dump_step), "the step to write, or the first of this run if it is past (default 1)"},
     {0, "convolutions", "HOW", set_convolutions, AT(convolutions),
      "3 x 3 ones: rule (Winograd by shape), timed (a trial chooses) or direct (default rule)"},
+    OPTION_PRECISION(train_args),
     OPTION_SYNC_BN(train_args),
     OPTION_SHARD(train_args),
     OPTION_WIRE(train_args),
@@ -190,6 +163,7 @@ static void fill_model(const train_args *args, comet_model_params *model)
     model->seed = args->seed;
     model->label_smoothing = (float)args->smoothing;
     model->convolutions = args->convolutions.value;
+    precision_fill(&args->precision, model);
     model->no_recompute = args->no_recompute;
     model->accumulate = (uint32_t)args->accumulate;
     model->freeze = text_or_null(args->groups.freeze);
@@ -306,6 +280,7 @@ typedef struct run_settings {
     uint64_t n_threads;
     double rate, warmup; /* negative where there is none */
     comet_convolutions convolutions;
+    comet_precision precision;
 } run_settings;
 
 /* Without a checkpoint a new run begins; comet_train_run reports a damaged one. */
@@ -314,7 +289,7 @@ static run_settings settings_of_run(const train_args *args)
     run_settings s = {.rate = -1, .warmup = -1};
     comet_checkpoint_info info = {.size = sizeof info};
     if (args->resume && args->out && comet_checkpoint_describe(args->out, &info) == COMET_OK)
-        s = (run_settings){info.batch, info.n_threads, info.rate, info.warmup_epochs, info.convolutions};
+        s = (run_settings){info.batch, info.n_threads, info.rate, info.warmup_epochs, info.convolutions, info.precision};
     return s;
 }
 
@@ -571,6 +546,8 @@ static cli_exit keep_settings(const train_args *args, const run_settings *earlie
 {
     if (earlier->batch > 0 && !args->convolutions.given)
         p->model.convolutions = earlier->convolutions;
+    if (earlier->batch > 0)
+        precision_keep(&args->precision, earlier->precision, &p->model);
     cli_exit code = read_kept(args, earlier, s, p, kept);
     if (code == CLI_OK)
         code = share_batch(args, s, earlier->batch, &p->model.batch);

@@ -4,6 +4,7 @@
 
 #include "train/compression_args.h"
 #include "train/convolutions.h"
+#include "train/precision_args.h"
 #include "train/train_setup.h"
 
 /* --ranks N or table. */
@@ -27,6 +28,7 @@ typedef struct plan_args {
     uint64_t image, channels, batch, memory, n_threads, queue;
     comet_optimiser_kind optimiser;
     convolutions_arg convolutions;
+    precision_args precision;
     groups_args groups;
     plan_ranks_args several;
     const char *place; /* a described machine, or NULL */

@@ -17,10 +17,9 @@ enum { NUMBER_BYTES = 40, CONFIG_BYTES = 1 << 20 };
 
 /* Not options of the run, or written from its parameters. */
 static const char *const left_out[] = {
-    "config",    "out",      "log",          "resume", "force",     "json",      "quiet",        "dump-activations",
-    "dump-step", "batch",    "accumulate",   "seed",   "epochs",    "optimiser", "rate",         "schedule",
-    "warmup",    "momentum", "weight-decay", "clip",   "smoothing", "threads",   "convolutions", "freeze",
-    "rate-of",   NULL};
+    "config",       "out",        "log",       "resume",  "force",        "json",   "quiet",    "dump-activations", "dump-step",
+    "batch",        "accumulate", "seed",      "epochs",  "optimiser",    "rate",   "schedule", "warmup",           "momentum",
+    "weight-decay", "clip",       "smoothing", "threads", "convolutions", "freeze", "rate-of",  "precision",        NULL};
 
 static void add_u64(json *j, const char *name, uint64_t value)
 {
@@ -69,6 +68,7 @@ static void add_params(json *j, const comet_train_params *p)
     add_float(j, "smoothing", m->label_smoothing);
     add_u64(j, "threads", m->n_threads > 0 ? m->n_threads : comet_cores());
     config_add(j, "convolutions", comet_convolutions_name(m->convolutions));
+    config_add(j, "precision", comet_precision_name(m->precision));
     if (m->freeze)
         config_add(j, "freeze", m->freeze);
     if (m->rates)

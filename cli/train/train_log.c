@@ -234,7 +234,7 @@ static void add_schedule(json *j, const train_log *log, const comet_train_event 
     json_add_u64(j, "n_steps", e->n_steps);
     json_add_u64(j, "seed", p->model.seed);
     json_add_u64(j, "threads", p->model.n_threads > 0 ? p->model.n_threads : comet_cores());
-    json_add_text(j, "precision", "f32");
+    json_add_text(j, "precision", comet_precision_name(comet_model_precision(e->model)));
     add_optimiser(j, p);
     json_add_double(j, "rate", p->schedule.rate);
     json_add_text(j, "rate_chosen", log->rate_chosen);

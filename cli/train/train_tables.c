@@ -100,7 +100,8 @@ void run_table_print(FILE *out, const train_log *log, const comet_train_event *e
             plural(e->n_epochs), e->n_steps, batch_of_all(&p->model), accumulated);
     print_optimiser(out, p);
     print_groups(out, &p->model);
-    fprintf(out, "computes   float32, %" PRIu64 " thread%s, compression %s\n", threads, plural(threads),
+    fprintf(out, "computes   %s, %" PRIu64 " thread%s, compression %s\n",
+            comet_model_precision(e->model) == COMET_PRECISION_BF16 ? "bfloat16" : "float32", threads, plural(threads),
             mode_name(p->model.compression.mode));
     print_ranks(out, &p->model);
     print_places(out, log);

@@ -83,6 +83,16 @@ typedef enum comet_convolutions {
 /* "rule", "timed" or "direct"; "unknown" for any other value. */
 COMET_API const char *comet_convolutions_name(comet_convolutions convolutions);
 
+/* In what numbers layers compute. In bf16, activations and their gradients have 8 bits of mantissa; products are added up in
+ * float32, and weights, their gradients, batch statistics, the loss and the optimiser stay float32. */
+typedef enum comet_precision {
+    COMET_PRECISION_F32 = 0,
+    COMET_PRECISION_BF16,
+    COMET_PRECISION_AUTO, /* bf16 where the machine has instructions for it */
+} comet_precision;
+/* "f32", "bf16" or "auto"; "unknown" for any other value. */
+COMET_API const char *comet_precision_name(comet_precision precision);
+
 typedef struct comet_model_params {
     size_t size;
     uint32_t batch;
@@ -93,6 +103,8 @@ typedef struct comet_model_params {
     comet_convolutions convolutions;
     const char *convolution_choices; /* TIMED: of comet_convolutions_choose, kept by the caller as long as the model. NULL: not
                                         known yet; planned for either, computed as RULE */
+    comet_precision precision;
+    bool force_precision; /* BF16 also where the machine has no instructions for it, slowly; else COMET_ERROR_UNSUPPORTED */
     bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
                             with accumulate or clipping */
@@ -137,6 +149,8 @@ COMET_API comet_status comet_model_plan(const comet_net *net, const comet_model_
 COMET_API comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params);
 COMET_API void comet_model_destroy(comet_model *model); /* NULL is allowed */
 
+/* F32 or BF16. */
+COMET_API comet_precision comet_model_precision(const comet_model *model);
 /* The model's copy of its net, valid as long as the model; the images of a batch. */
 COMET_API const comet_net *comet_model_net(const comet_model *model);
 COMET_API uint32_t comet_model_batch(const comet_model *model);

@@ -96,6 +96,7 @@ typedef struct comet_checkpoint_info {
     bool previous;                  /* the newest file is damaged or missing: this is the one before */
     char net[COMET_MAX_LAYER_NAME]; /* the net's name, cut to fit; "" where the file carries no net */
     comet_convolutions convolutions;
+    comet_precision precision;
 } comet_checkpoint_info;
 
 COMET_API void comet_checkpoint_info_init(comet_checkpoint_info *info);

@@ -63,6 +63,14 @@ static void assert_same(const char *name, const outcome *a, const outcome *b)
         fail_msg("%s: the two runs differ: loss %.17g and %.17g", name, a->losses[0], b->losses[0]);
 }
 
+static comet_model_params params_in(comet_precision precision, uint32_t batch, comet_compress_mode mode)
+{
+    comet_model_params p = compress_params(batch, mode);
+    p.precision = precision;
+    p.force_precision = true;
+    return p;
+}
+
 static comet_net *zoo_net(const char *name, uint32_t image)
 {
     comet_net *net = NULL;
@@ -101,11 +109,13 @@ static void test_lossless_is_off(void **state)
                  {"efficientnet_b0", 48, 3}, {"resnet20", 32, 4}, {"resnet32", 32, 3}, {"cnn28", 28, 5}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         comet_net *net = zoo_net(cases[i].name, cases[i].image);
-        const comet_model_params off = compress_params(cases[i].batch, COMET_COMPRESS_OFF),
-                                 lossless = compress_params(cases[i].batch, COMET_COMPRESS_LOSSLESS);
         const uint32_t n_steps = cases[i].image > 100 ? 1 : 2;
-        outcome a = train(net, &off, n_steps), b = train(net, &lossless, n_steps);
-        assert_same(cases[i].name, &a, &b);
+        for (comet_precision precision = COMET_PRECISION_F32; precision <= coarsest_precision(); precision++) {
+            const comet_model_params off = params_in(precision, cases[i].batch, COMET_COMPRESS_OFF),
+                                     lossless = params_in(precision, cases[i].batch, COMET_COMPRESS_LOSSLESS);
+            outcome a = train(net, &off, n_steps), b = train(net, &lossless, n_steps);
+            assert_same(cases[i].name, &a, &b);
+        }
         comet_net_destroy(net);
     }
 }
@@ -115,10 +125,13 @@ static void test_lossless_is_off_for_operators(void **state)
     (void)state;
     comet_net *net;
     for (size_t i = 0; (net = operator_net(i)) != NULL; i++) {
-        comet_model_params off = compress_params(3, COMET_COMPRESS_OFF), lossless = compress_params(3, COMET_COMPRESS_LOSSLESS);
-        off.accumulate = lossless.accumulate = 1;
-        outcome a = train(net, &off, 2), b = train(net, &lossless, 2);
-        assert_same(comet_net_name(net), &a, &b);
+        for (comet_precision precision = COMET_PRECISION_F32; precision <= coarsest_precision(); precision++) {
+            comet_model_params off = params_in(precision, 3, COMET_COMPRESS_OFF),
+                               lossless = params_in(precision, 3, COMET_COMPRESS_LOSSLESS);
+            off.accumulate = lossless.accumulate = 1;
+            outcome a = train(net, &off, 2), b = train(net, &lossless, 2);
+            assert_same(comet_net_name(net), &a, &b);
+        }
         comet_net_destroy(net);
     }
 }
@@ -227,12 +240,11 @@ static void test_parts_of_coded_inputs(void **state)
 }
 
 /* Bounds adapt, the error of every convolution's gradient stays near its target, and memory shrinks. */
-static void test_bounds_adapt(void **state)
+static void check_bounds_adapt(comet_precision precision)
 {
-    (void)state;
     enum { STEPS = 90 };
     comet_net *net = zoo_net("resnet20", 32);
-    comet_model_params p = compress_params(16, COMET_COMPRESS_DENSE);
+    const comet_model_params p = params_in(precision, 16, COMET_COMPRESS_DENSE);
     trial t = trial_make(net, &p);
     comet_assessment_line line = {.size = sizeof line};
     for (uint32_t i = 0; i < STEPS; i++) {
@@ -253,6 +265,14 @@ static void test_bounds_adapt(void **state)
     assert_true(n > 30 && n_measured >= 18);
     trial_free(&t);
     comet_net_destroy(net);
+}
+
+static void test_bounds_adapt(void **state)
+{
+    (void)state;
+    check_bounds_adapt(COMET_PRECISION_F32);
+    if (coarsest_precision() == COMET_PRECISION_BF16)
+        check_bounds_adapt(COMET_PRECISION_BF16);
 }
 
 /* Bounds that are held are not assessed, and are again once they are released. */

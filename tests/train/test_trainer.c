@@ -16,6 +16,7 @@
 
 #include "describing.h"
 #include "tiny_net.h"
+#include "training.h"
 
 static char folder[256];
 
@@ -318,7 +319,7 @@ static void test_accumulate(void **state)
 }
 
 /* Stopped after each step in turn, then resumed: the end is the same. */
-static void check_stop_and_resume(comet_compress_mode mode)
+static void check_stop_and_resume(comet_compress_mode mode, comet_precision precision)
 {
     comet_train_result whole = {.size = sizeof whole}, part = {.size = sizeof part};
     double expected = 0;
@@ -327,6 +328,8 @@ static void check_stop_and_resume(comet_compress_mode mode)
         open_setting(&s, TINY_NET);
         s.p.out = folder;
         s.p.model.compression.mode = mode;
+        s.p.model.precision = precision;
+        s.p.model.force_precision = true;
         s.o.stop_at = stop_at;
         checkpoint_clear(folder);
         assert_ok(comet_train_run(&s.p, &part));
@@ -353,13 +356,14 @@ static void check_stop_and_resume(comet_compress_mode mode)
 
 static void test_stop_and_resume(void **state)
 {
-    check_stop_and_resume(COMET_COMPRESS_OFF);
+    check_stop_and_resume(COMET_COMPRESS_OFF, COMET_PRECISION_F32);
 }
 
 static void test_stop_and_resume_bounded(void **state)
 {
-    check_stop_and_resume(COMET_COMPRESS_FAST);
-    check_stop_and_resume(COMET_COMPRESS_AUTO);
+    check_stop_and_resume(COMET_COMPRESS_FAST, COMET_PRECISION_F32);
+    check_stop_and_resume(COMET_COMPRESS_AUTO, COMET_PRECISION_F32);
+    check_stop_and_resume(COMET_COMPRESS_FAST, coarsest_precision());
 }
 
 /* Few weights and a large activation after a batch norm, whose statistics have moved when the disk is full. */
@@ -429,6 +433,12 @@ static void other_kernels(comet_train_params *p)
     p->model.no_recompute = true;
 }
 
+static void other_precision(comet_train_params *p)
+{
+    p->model.precision = COMET_PRECISION_BF16;
+    p->model.force_precision = true;
+}
+
 static void other_bounds(comet_train_params *p)
 {
     p->model.compression.mode = COMET_COMPRESS_FAST;
@@ -449,6 +459,12 @@ static void test_resume_with_changes(void **state)
     assert_ok(resume_with(&s, other_kernels));
     assert_non_null(strstr(s.o.notes, "not as before: convolutions, recompute;"));
     close_setting(&s);
+    if (coarsest_precision() == COMET_PRECISION_BF16) {
+        open_setting(&s, TINY_NET);
+        assert_ok(resume_with(&s, other_precision));
+        assert_non_null(strstr(s.o.notes, "not as before: precision;"));
+        close_setting(&s);
+    }
     open_setting(&s, TINY_NET);
     assert_ok(resume_with(&s, other_bounds));
     assert_non_null(strstr(s.o.notes, "not as before: compress, noise, window, bounds;"));

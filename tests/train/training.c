@@ -215,6 +215,19 @@ comet_model_params trial_params(uint32_t batch)
     return p;
 }
 
+comet_precision coarsest_precision(void)
+{
+    comet_net *net = operator_net_named("conv_plain");
+    comet_model_params p = trial_params(3);
+    comet_memory memory;
+    comet_memory_init(&memory);
+    p.precision = COMET_PRECISION_BF16;
+    p.force_precision = true;
+    const comet_status status = comet_model_plan(net, &p, &memory);
+    comet_net_destroy(net);
+    return status == COMET_OK ? COMET_PRECISION_BF16 : COMET_PRECISION_F32;
+}
+
 trial trial_make(const comet_net *net, const comet_model_params *params)
 {
     const comet_model_params usual = trial_params(3), *p = params ? params : &usual;

@@ -59,6 +59,8 @@ typedef struct trial {
 } trial;
 
 comet_model_params trial_params(uint32_t batch);
+/* BF16 where oneDNN computes in it on this machine, if need be by emulation; else F32. */
+comet_precision coarsest_precision(void);
 /* Weights, images and labels by the formula; params NULL: a batch of 3. */
 trial trial_make(const comet_net *net, const comet_model_params *params);
 void trial_free(trial *t);

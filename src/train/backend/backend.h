@@ -43,6 +43,8 @@ typedef struct kernel_args {
  * bits depend on. Not before backend_create, which caps the instructions. */
 uint64_t backend_version(void);
 uint64_t backend_instructions(void);
+/* Do they multiply bf16 numbers? Without, the library computes with bf16 more slowly than with floats, or not at all. */
+bool backend_multiplies_bf16(void);
 
 comet_status backend_create(backend **out);
 void backend_destroy(backend *b);
@@ -51,8 +53,10 @@ void backend_settle(backend *b);
 
 /* ---- layouts ---- */
 
-/* Row-major, 1 to 4 dims, slowest first. */
+/* Row-major floats, 1 to 4 dims, slowest first. */
 comet_status layout_plain(backend *b, uint32_t n_dims, const uint64_t *dims, const layout **l);
+/* As `l` lies, with elements of another type: activations in a known order, and weights of depthwise convolutions. */
+comet_status layout_typed(backend *b, const layout *l, comet_dtype type, const layout **out);
 uint64_t layout_bytes(const layout *l);
 /* f32 or bf16. */
 comet_dtype layout_type(const layout *l);
@@ -123,22 +127,26 @@ typedef struct conv_ways {
 typedef struct conv_spec {
     uint64_t batch, in[3], out[3]; /* channels, height, width */
     uint32_t kernel[2], stride[2], padding[2], dilation[2], groups;
-    bool bias, relu; /* relu: applied to the output in forward */
-    bool adds;       /* forward adds to what is in the output */
+    bool bias, relu;  /* relu: applied to the output in forward */
+    bool adds;        /* forward adds to what is in the output */
+    comet_dtype type; /* of activations, their gradients and the weights; gradients of weights, and biases, are floats */
     conv_ways ways;
     uint64_t data_scratch_bytes, weights_scratch_bytes; /* most of Winograd: forward and backward data, backward weights */
 } conv_spec;
 
-/* `src`: how the input lies; the kernel may need another layout, see kernel_layout. Weights and dst are the library's choice.
- */
+/* `src`: how the input lies, in any type; the kernel may need another layout, see kernel_layout. Weights and dst are the
+ * library's choice. */
 comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k);
 /* `forward` is the kernel above. Layouts of src and dst are those of `forward`, except that the batch may be a part of its
  * batch, and src in planar or blocked order may have some of its blocks of channels. Weights have the layout of `forward` where
- * possible. */
+ * possible; in bf16 every pass has its own. */
 comet_status kernel_conv_backward_data(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, const kernel *forward, kernel **k);
 
-/* A linear layer takes src as it lies, whatever its dims after the batch. dst is plain. */
+/* Are all passes of such a convolution fast, with `data` that of its input's gradient, too? Not by Winograd. */
+comet_status conv_is_fast(backend *b, const conv_spec *spec, const layout *src, bool data, bool *fast);
+
+/* A linear layer takes src as it lies, whatever its dims after the batch, and computes in its type. dst is plain. */
 comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool relu, const layout *src, kernel **k);
 comet_status kernel_linear_backward_data(backend *b, const kernel *forward, kernel **k);
 comet_status kernel_linear_backward_weights(backend *b, bool bias, const kernel *forward, kernel **k);

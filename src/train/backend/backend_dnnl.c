@@ -81,6 +81,13 @@ uint64_t backend_instructions(void)
     return (uint64_t)dnnl_get_effective_cpu_isa();
 }
 
+/* The numbers of instruction sets with AMX have the bits of this one. */
+bool backend_multiplies_bf16(void)
+{
+    const unsigned needed = (unsigned)dnnl_cpu_isa_avx512_core_bf16;
+    return ((unsigned)dnnl_get_effective_cpu_isa() & needed) == needed;
+}
+
 /* ---- the backend ---- */
 
 /* Makes attributes with a scratchpad by the user, and with the operation on the result that `append` adds. */
@@ -173,6 +180,8 @@ static const dnnl_format_tag_t plain_tags[] = {dnnl_format_tag_undef, dnnl_a, dn
 static const dnnl_format_tag_t known_tags[] = {dnnl_format_tag_any, dnnl_nchw,   dnnl_nhwc,
                                                dnnl_nChw16c,        dnnl_nChw8c, dnnl_nChw4c};
 
+static const dnnl_format_tag_t depthwise_tags[] = {dnnl_Goihw16g, dnnl_Goihw8g, dnnl_Goihw4g};
+
 static bool has_tag(const layout *l, dnnl_format_tag_t tag)
 {
     md_own md;
@@ -214,10 +223,11 @@ comet_status layout_intern(backend *b, md_ref md, const layout **out)
     return COMET_OK;
 }
 
-comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag, const layout **out)
+comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                           const layout **out)
 {
     md_own md;
-    TRY_DNNL(md_by_tag(&md, n_dims, dims, dnnl_f32, tag), "a tensor of this shape");
+    TRY_DNNL(md_by_tag(&md, n_dims, dims, type, tag), "a tensor of this shape");
     const comet_status status = layout_intern(b, md, out);
     md_free(md);
     return status;
@@ -228,7 +238,7 @@ comet_status layout_plain(backend *b, uint32_t n_dims, const uint64_t *dims, con
     dnnl_dims_t d = {0};
     for (uint32_t i = 0; i < n_dims; i++)
         d[i] = (dnnl_dim_t)dims[i];
-    return layout_by_tag(b, (int)n_dims, d, plain_tags[n_dims], l);
+    return layout_by_tag(b, (int)n_dims, d, dnnl_f32, plain_tags[n_dims], l);
 }
 
 comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_t channels, const layout **out)
@@ -240,7 +250,24 @@ comet_status layout_resized(backend *b, const layout *l, uint64_t batch, uint64_
     }
     if (l->n_dims != 4 || l->tag == dnnl_format_tag_undef)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "a tensor in a layout of oneDNN's own cannot be cut into parts");
-    return layout_by_tag(b, 4, dims, l->tag, out);
+    return layout_by_tag(b, 4, dims, l->type, l->tag, out);
+}
+
+comet_status layout_typed(backend *b, const layout *l, comet_dtype type, const layout **out)
+{
+    const dnnl_data_type_t wanted = dnnl_type_of(type);
+    dnnl_format_tag_t tag = l->tag;
+    if (wanted == l->type) {
+        *out = l;
+        return COMET_OK;
+    }
+    for (size_t i = 0; tag == dnnl_format_tag_undef && l->n_dims == 5 && i < sizeof depthwise_tags / sizeof depthwise_tags[0];
+         i++)
+        if (has_tag(l, depthwise_tags[i]))
+            tag = depthwise_tags[i];
+    if (tag == dnnl_format_tag_undef)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "a tensor in a layout of oneDNN's own cannot have another type");
+    return layout_by_tag(b, l->n_dims, l->dims, wanted, tag, out);
 }
 
 uint64_t layout_bytes(const layout *l)

@@ -12,7 +12,7 @@ typedef struct conv_geometry {
     pd_windows windows;
 } conv_geometry;
 
-static comet_status conv_describe(backend *b, const conv_spec *s, conv_geometry *g)
+static comet_status conv_describe(backend *b, const conv_spec *s, kernel_pass pass, conv_geometry *g)
 {
     const dnnl_dim_t n = (dnnl_dim_t)s->batch, groups = s->groups;
     const dnnl_dims_t src = {n, (dnnl_dim_t)s->in[0], (dnnl_dim_t)s->in[1], (dnnl_dim_t)s->in[2]};
@@ -20,6 +20,7 @@ static comet_status conv_describe(backend *b, const conv_spec *s, conv_geometry 
     const dnnl_dims_t grouped = {groups, dst[1] / groups, src[1] / groups, s->kernel[0], s->kernel[1]};
     const dnnl_dims_t whole = {dst[1], src[1], s->kernel[0], s->kernel[1]};
     const dnnl_dims_t bias = {dst[1]};
+    const dnnl_data_type_t type = dnnl_type_of(s->type);
     *g = (conv_geometry){.bias = NULL};
     pd_windows *w = &g->windows;
     for (int i = 0; i < 2; i++) {
@@ -30,12 +31,13 @@ static comet_status conv_describe(backend *b, const conv_spec *s, conv_geometry 
         w->after[i] = (dst[2 + i] - 1) * w->stride[i] + (dnnl_dim_t)s->dilation[i] * ((dnnl_dim_t)s->kernel[i] - 1) + 1 -
                       src[2 + i] - w->before[i];
     }
-    TRY(layout_by_tag(b, 4, src, dnnl_format_tag_any, &g->src));
-    TRY(layout_by_tag(b, 4, dst, dnnl_format_tag_any, &g->dst));
+    TRY(layout_by_tag(b, 4, src, type, dnnl_format_tag_any, &g->src));
+    TRY(layout_by_tag(b, 4, dst, type, dnnl_format_tag_any, &g->dst));
     if (s->bias)
-        TRY(layout_by_tag(b, 1, bias, dnnl_a, &g->bias));
-    return groups > 1 ? layout_by_tag(b, 5, grouped, dnnl_format_tag_any, &g->weights)
-                      : layout_by_tag(b, 4, whole, dnnl_format_tag_any, &g->weights);
+        TRY(layout_by_tag(b, 1, bias, dnnl_f32, dnnl_a, &g->bias));
+    const dnnl_data_type_t of_weights = pass == PASS_BACKWARD_WEIGHTS ? dnnl_f32 : type;
+    return groups > 1 ? layout_by_tag(b, 5, grouped, of_weights, dnnl_format_tag_any, &g->weights)
+                      : layout_by_tag(b, 4, whole, of_weights, dnnl_format_tag_any, &g->weights);
 }
 
 enum { REFERENCE_COST = 100 };
@@ -84,19 +86,16 @@ static comet_status conv_pd(const conv_call *c, const conv_geometry *g, dnnl_pri
     return dnnl_check(pd_conv(&base, c->pass, dnnl_convolution_direct, &o, &g->windows, pd), "a convolution of this shape");
 }
 
-/* How slow the gradient of the weights is after a forward pass: both versions of oneDNN may prefer a planar source of 4 to 15
- * channels, and have only reference code for its gradients. Our own kernel serves depthwise convolutions where oneDNN has
- * none. */
-static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd, const conv_geometry *g)
+/* How slow a backward pass is after a forward pass. */
+static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd, kernel_pass pass)
 {
     const conv_spec *s = forward->spec;
-    const conv_call call = {.b = forward->b, .spec = s, .pass = PASS_BACKWARD_WEIGHTS, .forward = pd};
+    const conv_call call = {.b = forward->b, .spec = s, .pass = pass, .forward = pd};
     const int none = 1000;
-    conv_geometry backward = *g;
+    conv_geometry backward;
     dnnl_primitive_desc_t made;
-    if (s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0])
-        return 0;
-    if (layout_intern(call.b, MD(pd, src, 0), &backward.src) != COMET_OK ||
+    if (conv_describe(call.b, s, pass, &backward) != COMET_OK ||
+        layout_intern(call.b, MD(pd, src, 0), &backward.src) != COMET_OK ||
         layout_intern(call.b, MD(pd, dst, 0), &backward.dst) != COMET_OK ||
         layout_resized(call.b, backward.src, s->batch, s->in[0], &backward.src) != COMET_OK ||
         layout_resized(call.b, backward.dst, s->batch, s->out[0], &backward.dst) != COMET_OK ||
@@ -105,6 +104,15 @@ static int backward_slowness(const conv_call *forward, const_dnnl_primitive_desc
     const int cost = slowness(made);
     dnnl_primitive_desc_destroy(made);
     return cost;
+}
+
+/* The same of the gradient of the weights: both versions of oneDNN may prefer a planar source of 4 to 15 channels, and have
+ * only reference code for its gradients. Our own kernel serves depthwise convolutions where oneDNN has none. */
+static int weights_slowness(const conv_call *forward, const_dnnl_primitive_desc_t pd)
+{
+    const conv_spec *s = forward->spec;
+    const bool depthwise = s->groups > 1 && s->groups == s->in[0] && s->groups == s->out[0];
+    return depthwise ? 0 : backward_slowness(forward, pd, PASS_BACKWARD_WEIGHTS);
 }
 
 typedef struct conv_choice {
@@ -120,7 +128,7 @@ static comet_status try_layouts(const conv_call *c, const conv_geometry *g, int 
     if (best->pd && best->cost == 0)
         return COMET_OK;
     TRY(conv_pd(c, g, &made.pd));
-    made.cost = slowness(made.pd) + backward_slowness(c, made.pd, g);
+    made.cost = slowness(made.pd) + weights_slowness(c, made.pd);
     const bool better = !best->pd || best->cost - made.cost >= by;
     const dnnl_primitive_desc_t worse = better ? best->pd : made.pd;
     if (worse)
@@ -130,32 +138,40 @@ static comet_status try_layouts(const conv_call *c, const conv_geometry *g, int 
     return COMET_OK;
 }
 
-/* Takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library prefers it for
- * forward, else in blocks where only they have a fast gradient, else planes throughout: with AVX2 a source of one channel, as
- * of grey images, has no fast gradient otherwise. */
-comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
+/* The forward pass: takes the source as it lies if forward and the gradient of the weights are fast for it, else as the library
+ * prefers it for forward, else in blocks where only they have a fast gradient, else planes throughout: with AVX2 a source of
+ * one channel, as of grey images, has no fast gradient otherwise. */
+static comet_status choose_forward(const conv_call *call, const layout *src, conv_choice *best)
 {
     static const dnnl_format_tag_t blocked[] = {dnnl_nChw16c, dnnl_nChw8c};
-    const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
-    conv_choice best = {.pd = NULL};
+    backend *b = call->b;
     conv_geometry g;
+    *best = (conv_choice){.pd = NULL};
+    TRY(conv_describe(b, call->spec, PASS_FORWARD, &g));
+    const layout *any = g.src;
+    if (layout_typed(b, src, call->spec->type, &g.src) == COMET_OK)
+        (void)try_layouts(call, &g, 0, best);
+    g.src = any;
+    const comet_status status = try_layouts(call, &g, 0, best);
+    if (!best->pd)
+        return status;
+    for (size_t i = 0; i < sizeof blocked / sizeof blocked[0]; i++)
+        if (layout_by_tag(b, 4, any->dims, any->type, blocked[i], &g.src) == COMET_OK)
+            (void)try_layouts(call, &g, 1, best);
+    if (layout_by_tag(b, 4, any->dims, any->type, dnnl_nchw, &g.src) == COMET_OK &&
+        layout_by_tag(b, 4, g.dst->dims, any->type, dnnl_nchw, &g.dst) == COMET_OK)
+        (void)try_layouts(call, &g, REFERENCE_COST / 2, best);
+    return COMET_OK;
+}
+
+comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout *src, kernel **k)
+{
+    const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
+    conv_choice best;
     TRY(winograd_kernel(b, spec, PASS_FORWARD, NULL, NULL, k));
     if (*k)
         return COMET_OK;
-    TRY(conv_describe(b, spec, &g));
-    const layout *any = g.src;
-    g.src = src;
-    (void)try_layouts(&call, &g, 0, &best);
-    g.src = any;
-    const comet_status status = try_layouts(&call, &g, 0, &best);
-    if (!best.pd)
-        return status;
-    for (size_t i = 0; i < sizeof blocked / sizeof blocked[0]; i++)
-        if (layout_by_tag(b, 4, any->dims, blocked[i], &g.src) == COMET_OK)
-            (void)try_layouts(&call, &g, 1, &best);
-    if (layout_by_tag(b, 4, any->dims, dnnl_nchw, &g.src) == COMET_OK &&
-        layout_by_tag(b, 4, g.dst->dims, dnnl_nchw, &g.dst) == COMET_OK)
-        (void)try_layouts(&call, &g, REFERENCE_COST / 2, &best);
+    TRY(choose_forward(&call, src, &best));
     const operand_md operands[] = {{ARG_SRC, MD(best.pd, src, 0)},
                                    {ARG_WEIGHTS, MD(best.pd, weights, 0)},
                                    {ARG_BIAS, MD(best.pd, weights, 1)},
@@ -166,7 +182,7 @@ comet_status kernel_conv_forward(backend *b, const conv_spec *spec, const layout
 static comet_status conv_backward_geometry(const conv_call *c, const kernel *forward, conv_geometry *g)
 {
     const conv_spec *s = c->spec;
-    TRY(conv_describe(c->b, s, g));
+    TRY(conv_describe(c->b, s, c->pass, g));
     TRY(layout_resized(c->b, kernel_layout(forward, ARG_SRC), s->batch, s->in[0], &g->src));
     return layout_resized(c->b, kernel_layout(forward, ARG_DST), s->batch, s->out[0], &g->dst);
 }
@@ -178,14 +194,14 @@ static comet_status backward_winograd(const conv_call *c, const kernel *forward,
     return winograd_kernel(c->b, c->spec, c->pass, g.src, g.dst, k);
 }
 
-/* A descriptor with the forward kernel's weights layout, unless that has no fast implementation. */
+/* A descriptor with the forward kernel's weights layout, unless that has no fast implementation, as always in bf16. */
 static comet_status conv_backward_pd(const conv_call *c, const kernel *forward, dnnl_primitive_desc_t *pd)
 {
     conv_geometry g;
     TRY(conv_backward_geometry(c, forward, &g));
     const layout *any = g.weights;
     g.weights = kernel_layout(forward, ARG_WEIGHTS);
-    if (conv_pd(c, &g, pd) == COMET_OK) {
+    if (c->spec->type == COMET_DTYPE_F32 && conv_pd(c, &g, pd) == COMET_OK) {
         if (slowness(*pd) == 0)
             return COMET_OK;
         dnnl_primitive_desc_destroy(*pd);
@@ -220,4 +236,16 @@ comet_status kernel_conv_backward_weights(backend *b, const conv_spec *spec, con
                                    {ARG_DIFF_BIAS, MD(pd, diff_weights, 1)},
                                    {ARG_DIFF_DST, MD(pd, diff_dst, 0)}};
     return MAKE(b, pd, operands, k);
+}
+
+comet_status conv_is_fast(backend *b, const conv_spec *spec, const layout *src, bool data, bool *fast)
+{
+    const conv_call call = {.b = b, .spec = spec, .pass = PASS_FORWARD};
+    conv_choice best;
+    *fast = false;
+    if (choose_forward(&call, src, &best) != COMET_OK)
+        return COMET_OK; /* there is none */
+    *fast = best.cost == 0 && (!data || backward_slowness(&call, best.pd, PASS_BACKWARD_DATA) == 0);
+    dnnl_primitive_desc_destroy(best.pd);
+    return COMET_OK;
 }

@@ -12,9 +12,9 @@ comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool
     dnnl_dims_t w = {0};
     memcpy(w, src->dims, sizeof(dnnl_dim_t) * (size_t)src->n_dims);
     w[0] = n_out;
-    TRY(layout_by_tag(b, src->n_dims, w, dnnl_format_tag_any, &weights));
-    TRY(layout_by_tag(b, 1, (const dnnl_dims_t){n_out}, dnnl_a, &bias_of));
-    TRY(layout_by_tag(b, 2, (const dnnl_dims_t){src->dims[0], n_out}, dnnl_ab, &dst));
+    TRY(layout_by_tag(b, src->n_dims, w, src->type, dnnl_format_tag_any, &weights));
+    TRY(layout_by_tag(b, 1, (const dnnl_dims_t){n_out}, dnnl_f32, dnnl_a, &bias_of));
+    TRY(layout_by_tag(b, 2, (const dnnl_dims_t){src->dims[0], n_out}, src->type, dnnl_ab, &dst));
     pd_base base = base_of(b, NULL);
     base.attribute = relu ? b->relu : b->plain;
     const pd_operands o = {src->md, weights->md, bias ? bias_of->md : NULL, dst->md};
@@ -27,11 +27,23 @@ comet_status kernel_linear_forward(backend *b, uint64_t outputs, bool bias, bool
     return MAKE(b, pd, operands, k);
 }
 
+/* In bf16 each pass has weights of its own, and their gradient is in floats. */
+static comet_status backward_weights_layout(backend *b, kernel_pass pass, const kernel *forward, const layout **l)
+{
+    *l = kernel_layout(forward, ARG_WEIGHTS);
+    if ((*l)->type == dnnl_f32)
+        return COMET_OK;
+    return layout_by_tag(b, (*l)->n_dims, (*l)->dims, pass == PASS_BACKWARD_WEIGHTS ? dnnl_f32 : (*l)->type,
+                         dnnl_format_tag_any, l);
+}
+
 static comet_status linear_backward_pd(backend *b, kernel_pass pass, bool bias, const kernel *forward,
                                        dnnl_primitive_desc_t *pd)
 {
     const pd_base base = base_of(b, forward);
-    const pd_operands o = {md_of(forward, ARG_SRC), md_of(forward, ARG_WEIGHTS), bias ? md_of(forward, ARG_BIAS) : NULL,
+    const layout *weights;
+    TRY(backward_weights_layout(b, pass, forward, &weights));
+    const pd_operands o = {md_of(forward, ARG_SRC), weights->md, bias ? md_of(forward, ARG_BIAS) : NULL,
                            md_of(forward, ARG_DST)};
     return dnnl_check(pd_linear(&base, pass, &o, pd), "a linear layer backward");
 }
@@ -136,7 +148,7 @@ comet_status kernel_pool_forward(backend *b, const pool_spec *spec, const layout
     const layout *dst;
     dnnl_primitive_desc_t pd;
     pool_describe(spec, src, &g);
-    TRY(layout_by_tag(b, 4, g.dst, dnnl_format_tag_any, &dst));
+    TRY(layout_by_tag(b, 4, g.dst, src->type, dnnl_format_tag_any, &dst));
     TRY_DNNL(pd_pool(&base, g.algorithm, src->md, dst->md, &g.windows, &pd), "pooling of this shape");
     const operand_md operands[] = {{ARG_SRC, MD(pd, src, 0)}, {ARG_DST, MD(pd, dst, 0)}, {ARG_WORKSPACE, MD(pd, workspace, 0)}};
     return MAKE(b, pd, operands, k);
@@ -205,7 +217,7 @@ comet_status kernel_concat(backend *b, uint32_t n, const layout *const *sources,
     /* The result lies as the first source, which oneDNN does not always choose itself. */
     const dnnl_format_tag_t known = sources[0]->tag;
     const layout *dst;
-    TRY(layout_by_tag(b, sources[0]->n_dims, dims, known != dnnl_format_tag_undef ? known : dnnl_ab, &dst));
+    TRY(layout_by_tag(b, sources[0]->n_dims, dims, sources[0]->type, known != dnnl_format_tag_undef ? known : dnnl_ab, &dst));
     TRY_DNNL(pd_concat(&base, dst->md, (int)n, mds, &pd), "concat");
     operands[n] = (operand_md){ARG_DST, MD(pd, dst, 0)};
     return kernel_make(b, pd, operands, n + 1, k);

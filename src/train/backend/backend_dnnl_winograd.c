@@ -7,7 +7,7 @@ static bool is_suitable(const conv_spec *s)
     for (int i = 0; i < 2; i++)
         if (s->kernel[i] != 3 || s->stride[i] != 1 || s->dilation[i] != 1 || s->padding[i] > 2)
             return false;
-    return s->groups == 1;
+    return s->groups == 1 && s->type == COMET_DTYPE_F32;
 }
 
 static winograd_shape shape_of(const conv_spec *s, kernel_pass pass)
@@ -52,10 +52,10 @@ static comet_status find_layouts(backend *b, const conv_spec *s, conv_layouts *l
     const dnnl_dims_t dst = {n, out, (dnnl_dim_t)s->out[1], (dnnl_dim_t)s->out[2]};
     const dnnl_dims_t weights = {out, in, s->kernel[0], s->kernel[1]}, bias = {out};
     l->bias = NULL;
-    TRY(layout_by_tag(b, 4, src, data, &l->src));
-    TRY(layout_by_tag(b, 4, dst, data, &l->dst));
-    TRY(layout_by_tag(b, 4, weights, blocks, &l->weights));
-    return s->bias ? layout_by_tag(b, 1, bias, dnnl_a, &l->bias) : COMET_OK;
+    TRY(layout_by_tag(b, 4, src, dnnl_f32, data, &l->src));
+    TRY(layout_by_tag(b, 4, dst, dnnl_f32, data, &l->dst));
+    TRY(layout_by_tag(b, 4, weights, dnnl_f32, blocks, &l->weights));
+    return s->bias ? layout_by_tag(b, 1, bias, dnnl_f32, dnnl_a, &l->bias) : COMET_OK;
 }
 
 comet_status winograd_kernel(backend *b, const conv_spec *spec, kernel_pass pass, const layout *src, const layout *dst,

@@ -52,8 +52,9 @@ comet_status dnnl_check(dnnl_status_t status, const char *what);
 
 /* The one layout of the backend with this description. */
 comet_status layout_intern(backend *b, md_ref md, const layout **out);
-/* Floats; with dnnl_format_tag_any it only asks the library to choose. */
-comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_format_tag_t tag, const layout **out);
+/* With dnnl_format_tag_any it only asks the library to choose. */
+comet_status layout_by_tag(backend *b, int n_dims, const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag,
+                           const layout **out);
 
 /* What descriptors of primitives need: `forward` of a backward one, else NULL. */
 pd_base base_of(const backend *b, const kernel *forward);
@@ -65,6 +66,12 @@ typedef struct operand_md {
     kernel_arg arg;
     md_ref md;
 } operand_md;
+
+/* The library's name of a type of activations: f32 or bf16. */
+static inline dnnl_data_type_t dnnl_type_of(comet_dtype type)
+{
+    return type == COMET_DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+}
 
 #define MD(pd, what, index) dnnl_primitive_desc_query_md(pd, dnnl_query_##what##_md, index)
 

@@ -148,6 +148,8 @@ static comet_model_params params_of(const comet_budget *b, comet_compress_mode m
     comet_model_params_init(&params);
     params.batch = BATCH;
     params.n_threads = run->n_threads;
+    params.precision = run->precision;
+    params.force_precision = run->force_precision;
     params.convolutions = run->convolutions;
     params.convolution_choices = run->convolution_choices;
     params.no_recompute = run->no_recompute;

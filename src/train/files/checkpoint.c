@@ -87,6 +87,7 @@ static const field fields[] = {
     SETTING(sync_batch_norm, FIELD_U64, RULE_ADDED),
     SETTING(onednn, FIELD_U64, RULE_ADDED),
     SETTING(instructions, FIELD_U64, RULE_ADDED),
+    SETTING(precision, FIELD_U64, RULE_ADDED),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
     SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
     SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
@@ -180,6 +181,8 @@ static comet_status state_parse(const char *path, const char *text, checkpoint_s
     }
     if (status == COMET_OK && state->settings.convolutions > COMET_CONVOLUTIONS_DIRECT) /* a resumed run takes it over */
         status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid 'convolutions'", path);
+    if (status == COMET_OK && state->settings.precision > COMET_PRECISION_BF16)
+        status = comet_fail(COMET_ERROR_CORRUPT, "%s: its state has no valid 'precision'", path);
     cJSON_Delete(root);
     return status;
 }
@@ -511,7 +514,8 @@ static comet_checkpoint_info info_of(const checkpoint_state *s)
                                    .sigma = run->sigma,
                                    .best_top1 = s->best_top1 >= 0 ? s->best_top1 : NAN,
                                    .test_top1 = s->test_top1,
-                                   .convolutions = (comet_convolutions)run->convolutions};
+                                   .convolutions = (comet_convolutions)run->convolutions,
+                                   .precision = (comet_precision)run->precision};
 }
 
 /* The name in the net's text, where the file carries one. */

@@ -30,6 +30,7 @@ typedef struct checkpoint_settings {
     uint64_t convolutions, recompute;         /* other ones change the bits, and the user is told */
     uint64_t ranks, sync_batch_norm;          /* `batch` is that of all ranks; the user is told of other numbers of them */
     uint64_t onednn, instructions;            /* backend_version, backend_instructions; the user is told of others, too */
+    uint64_t precision;                       /* comet_model_precision; the user is told of another one */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
     uint64_t schedule;

@@ -36,6 +36,7 @@ static void set_words(cJSON *root, const checkpoint_settings *s)
     set_word(root, "optimiser", comet_optimiser_name((comet_optimiser_kind)s->optimiser));
     set_word(root, "schedule", comet_schedule_name((comet_schedule_kind)s->schedule));
     set_word(root, "convolutions", comet_convolutions_name((comet_convolutions)s->convolutions));
+    set_word(root, "precision", comet_precision_name((comet_precision)s->precision));
     set_word(root, "compress", s->compress ? "bounded" : "exact");
     set_version(root, "onednn", s->onednn);
     set(root, "augment", cJSON_CreateBool(s->augment != 0));

@@ -48,6 +48,7 @@ static op_buffers no_buffers(void)
                     .scratch_forward = NO_BUFFER,
                     .scratch_weights = NO_BUFFER,
                     .scratch_backward = NO_BUFFER,
+                    .forward_weights = NO_BUFFER,
                     .weights_copy = NO_BUFFER,
                     .fresh_weight = NO_BUFFER,
                     .fresh_bias = NO_BUFFER,
@@ -101,7 +102,8 @@ comet_status graph_plain_like(comet_model *m, const layout *l, const layout **pl
 {
     uint64_t dims[5];
     const uint32_t n_dims = layout_dims(l, dims);
-    return layout_plain(m->backend, n_dims, dims, plain);
+    TRY(layout_plain(m->backend, n_dims, dims, plain));
+    return layout_typed(m->backend, *plain, layout_type(l), plain);
 }
 
 /* ---- where things are ---- */

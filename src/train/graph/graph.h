@@ -61,7 +61,8 @@ struct comet_model {
     comet_net *net;
     backend *backend;
     comet_store *store;
-    bool coded; /* saved tensors are coded, not held raw */
+    comet_dtype type; /* of activations and their gradients, except where an op computes in floats */
+    bool coded;       /* saved tensors are coded, not held raw */
     value *values;
     uint32_t n_values, values_capacity, output;
     op *ops;
@@ -103,7 +104,7 @@ comet_status graph_add_parameter(comet_model *m, const parameter *p, uint32_t *i
 comet_status graph_add_vector(comet_model *m, const parameter *described, uint64_t n, uint32_t *index);
 /* A learnt parameter named after o's layer. */
 parameter named_parameter(const op *o, const char *suffix);
-/* The plain layout of the same shape. */
+/* The plain layout of the same shape and type. */
 comet_status graph_plain_like(comet_model *m, const layout *l, const layout **plain);
 void op_destroy(op *o);
 

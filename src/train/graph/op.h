@@ -78,6 +78,7 @@ typedef struct op_buffers {
     buffer_id workspace;
     buffer_id rooms[COMET_MAX_INPUTS], room_output, room_workspace; /* where what is taken in backward is decoded */
     buffer_id scratch_forward, scratch_weights, scratch_backward;   /* of kernels: forward, phase 0 and 1 of backward */
+    buffer_id forward_weights;                                      /* a copy of the weights as the forward kernel needs them */
     buffer_id weights_copy, fresh_weight, fresh_bias;
     buffer_id gradient;       /* fused update: of its weights, then of its bias */
     buffer_id part_gradient;  /* the same from a part of the batch, as the kernel makes it */
@@ -156,8 +157,8 @@ struct op_type {
     comet_status (*declare_own)(comet_model *m, op *o);
     /* Scratch beside what forward, backward_data, backward_weights and additions of gradients need. */
     uint64_t (*scratch_bytes)(const comet_model *m, const op *o, op_phase phase);
-    /* Called when its buffers of forward have been declared. */
-    void (*forward_declared)(comet_model *m, op *o);
+    /* Declares its further buffers of forward, after all others of it. */
+    comet_status (*declare_forward)(comet_model *m, op *o);
     /* Declares its further buffers of backward, between the moments of its two phases. */
     comet_status (*declare_backward)(comet_model *m, op *o, uint32_t weights, uint32_t data);
     /* Computes its output again from the tiles [first, end) of what it stored, which y begins with. */

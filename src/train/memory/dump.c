@@ -1,5 +1,5 @@
 /*
- * Saved activations as .npy files, in the order N C H W: what codecs are tried on.
+ * Saved activations as .npy files of floats, in the order N C H W: what codecs are tried on.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/convert.h"
 #include "comet/npy.h"
 #include "train/memory/memory.h"
 
@@ -28,24 +29,30 @@ static uint64_t place(layout_order order, uint64_t block, uint64_t channels, uin
     return order == ORDER_BLOCKED ? (c / block * plane + at) * block + c % block : c * plane + at;
 }
 
-static bool write_images(FILE *file, const layout *l, const float *x)
+static float element_float(comet_dtype type, const void *x, uint64_t i)
+{
+    return type == COMET_DTYPE_BF16 ? float_of_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+static bool write_images(FILE *file, const layout *l, const void *x)
 {
     uint64_t dims[5] = {1, 1, 1, 1}, block = 1;
     const uint32_t n_dims = layout_dims(l, dims);
     const layout_order order = layout_describe(l, &block);
-    const uint64_t plane = n_dims == 4 ? dims[2] * dims[3] : 1, image = layout_bytes(l) / sizeof(float) / dims[0];
+    const uint64_t plane = n_dims == 4 ? dims[2] * dims[3] : 1, image = layout_elements(l) / dims[0];
     float *row = malloc(plane * sizeof *row);
     bool good = row != NULL;
     for (uint64_t i = 0; good && i < dims[0] * dims[1]; i++) {
         for (uint64_t at = 0; at < plane; at++)
-            row[at] = x[i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at)];
+            row[at] =
+                element_float(layout_type(l), x, i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at));
         good = fwrite(row, sizeof *row, plane, file) == plane;
     }
     free(row);
     return good;
 }
 
-comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const float *x)
+comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const void *x)
 {
     char path[4096], header[COMET_NPY_HEADER_BYTES];
     uint64_t dims[5], block;

@@ -59,10 +59,10 @@ static comet_status lower_forward(comet_model *m)
         const uint64_t scratch = max_u64(scratch_of(o->forward), own_scratch(m, o, PHASE_FORWARD));
         if (scratch > 0)
             TRY(arena_declare(&m->arena, scratch, i, &o->buffers.scratch_forward));
-        if (o->type->forward_declared)
-            o->type->forward_declared(m, o);
         if (o->workspace.layout)
             TRY(arena_declare(&m->arena, layout_bytes(o->workspace.layout), i, &o->buffers.workspace));
+        if (o->type->declare_forward)
+            TRY(o->type->declare_forward(m, o));
     }
     arena_extend(&m->arena, m->values[m->output].buffer, moments_of(m) - 1); /* the loss reads it, and the caller afterwards */
     return COMET_OK;

@@ -106,6 +106,6 @@ void trace_add(comet_model *m, const op *o, bool backward);
 /* ---- dump.c ---- */
 
 /* Writes a saved tensor, where that was asked for. */
-comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const float *x);
+comet_status dump_tensor(const comet_model *m, const char *layer, const char *what, const layout *l, const void *x);
 
 #endif

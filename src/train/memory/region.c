@@ -57,7 +57,8 @@ static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
     return false;
 }
 
-/* The ratio that is planned for; it is cautious, since bounds are narrow in the first steps. */
+/* The ratio that is planned for; it is cautious, since bounds are narrow in the first steps. What is held within bounds takes as
+ * many bits an element in either type. */
 static double planned_ratio(const comet_model *m, const slot_life *life)
 {
     static const double cautious[] = {[COMET_COMPRESS_OFF] = 1,
@@ -73,9 +74,10 @@ static double planned_ratio(const comet_model *m, const slot_life *life)
         return 1;
     if (c->mode <= COMET_COMPRESS_LOSSLESS)
         return cautious[c->mode];
+    const double size = (double)comet_dtype_bytes(spec->tensor.dtype) / sizeof(float);
     if (life->masks_only)
-        return 30;
-    return c->planned_ratio > 0 ? c->planned_ratio : cautious[c->mode];
+        return 30 * size;
+    return c->planned_ratio > 0 ? c->planned_ratio : cautious[c->mode] * size;
 }
 
 static uint64_t planned_bytes(const comet_model *m, const slot_life *life)

@@ -8,12 +8,13 @@
 comet_tensor layout_tensor(const layout *l)
 {
     comet_tensor t;
-    uint64_t dims[5], block = 1, n = layout_bytes(l) / sizeof(float);
+    const comet_dtype type = layout_type(l);
+    uint64_t dims[5], block = 1, n = layout_elements(l);
     size_t bytes = 0;
     const uint32_t n_dims = layout_dims(l, dims);
     const layout_order order = layout_describe(l, &block);
     const bool named = order == ORDER_PLANAR || (n_dims == 4 && (order == ORDER_CHANNELS_LAST || block == 8 || block == 16));
-    if (named && comet_tensor_init(&t, COMET_DTYPE_F32, n_dims, dims) == COMET_OK) {
+    if (named && comet_tensor_init(&t, type, n_dims, dims) == COMET_OK) {
         t.layout = order == ORDER_PLANAR          ? COMET_LAYOUT_PLANAR
                    : order == ORDER_CHANNELS_LAST ? COMET_LAYOUT_CHANNELS_LAST
                    : block == 8                   ? COMET_LAYOUT_BLOCKED8
@@ -21,7 +22,7 @@ comet_tensor layout_tensor(const layout *l)
         if (comet_tensor_bytes(&t, &bytes) == COMET_OK && bytes == layout_bytes(l))
             return t;
     }
-    comet_tensor_init(&t, COMET_DTYPE_F32, 1, &n);
+    comet_tensor_init(&t, type, 1, &n);
     return t;
 }
 

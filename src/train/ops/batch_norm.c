@@ -679,14 +679,15 @@ comet_status norm_declare_own(comet_model *m, op *o)
 
 /* A batch norm is deferred only if its input lies in the buffer of its output and the addition takes whole rows. Its input and
  * coefficients then stay until the addition has run. */
-void norm_forward_declared(comet_model *m, op *o)
+comet_status norm_declare_forward(comet_model *m, op *o)
 {
     batch_norm *b = batch_norm_of(o);
     if (b->deferred_to == NONE)
-        return;
+        return COMET_OK;
     if (m->values[o->inputs[0]].buffer == m->values[o->output].buffer &&
         saved_made_tile(m, m->ops[b->deferred_to].output) % b->shape.period == 0)
         arena_extend(&m->arena, o->buffers.scratch_forward, b->deferred_to);
     else
         b->deferred_to = NONE;
+    return COMET_OK;
 }

@@ -89,7 +89,7 @@ static void destroy_folded(folded *f)
 static comet_status make_reorders(comet_model *m, const op *o, folded *f)
 {
     const uint64_t out_in[4] = {f->out, f->in, 1, 1}, in_in[4] = {f->in, f->in, 1, 1};
-    const layout *rows, *square, *kept = kernel_layout(o->forward, ARG_WEIGHTS);
+    const layout *rows, *square, *kept = m->parameters[o->weight].layout;
     backend *b = m->backend;
     TRY(layout_plain(b, 4, out_in, &rows));
     TRY(layout_plain(b, 4, in_in, &square));
@@ -114,7 +114,8 @@ static comet_status make_kernels(comet_model *m, const op *o, folded *f)
                    .dilation = {1, 1},
                    .groups = 1,
                    .bias = true,
-                   .adds = true};
+                   .adds = true,
+                   .type = layout_type(input)};
     TRY(kernel_conv_forward(m->backend, &s, input, &f->add_input));
     s.adds = s.bias = false;
     TRY(kernel_conv_backward_weights(m->backend, &s, f->add_input, &f->gram));
@@ -135,7 +136,7 @@ static bool kernels_suit(const op *o, const folded *f)
 
 static uint64_t padded_layout(const kernel *k, kernel_arg arg)
 {
-    return padded_floats(layout_bytes(kernel_layout(k, arg)) / sizeof(float));
+    return padded_floats(ceil_div_u64(layout_bytes(kernel_layout(k, arg)), sizeof(float)));
 }
 
 static uint64_t sums_scratch_bytes(const comet_model *m, const op *o)

@@ -45,9 +45,9 @@ comet_status concat_backward(comet_model *m, op *o);
 
 typedef struct weighted {
     bool own_depthwise; /* gradient of the weights by depthwise.c: the library has only reference code for it */
-    kernel *weights_reorder, *gradient_reorder; /* between the forward kernel's layout and backward's */
-    folded *folded;                             /* a batch norm folded into its backward, folded.h; NULL: none */
-    uint64_t choice_bytes[N_PASSES];            /* scratch of the candidates, where a trial is yet to choose; else 0 */
+    kernel *forward_reorder, *weights_reorder, *gradient_reorder; /* between how weights are kept and what kernels need */
+    folded *folded;                  /* a batch norm folded into its backward, folded.h; NULL: none */
+    uint64_t choice_bytes[N_PASSES]; /* scratch of the candidates, where a trial is yet to choose; else 0 */
 } weighted;
 
 static inline weighted *weighted_of(const op *o)
@@ -61,9 +61,14 @@ void weighted_destroy(op *o);
 comet_status weighted_forward(comet_model *m, op *o, run_mode mode);
 comet_status weighted_backward(comet_model *m, op *o);
 uint64_t weighted_scratch_bytes(const comet_model *m, const op *o, op_phase phase);
+comet_status weighted_declare_forward(comet_model *m, op *o);
 comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, uint32_t data);
-/* A convolution takes its input as it lies, or in another layout where that would be slow. */
+/* A convolution takes its input as it lies, or in another layout where that would be slow; a linear layer in the type in which
+ * it computes. */
 comet_status conv_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed);
+
+comet_status linear_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input,
+                                 const layout **needed);
 
 /* The gradient of o's input from part `part` of the batch, with weights in backward_data's layout: *gradient, to which more may
  * be added before weighted_deliver_part. */
@@ -101,7 +106,7 @@ comet_status norm_run_forward(comet_model *m, op *o, run_mode mode);
 comet_status norm_run_backward(comet_model *m, op *o);
 comet_status norm_input_layout(comet_model *m, const comet_layer *layer, bool relu, const layout *input, const layout **needed);
 comet_status norm_declare_own(comet_model *m, op *o);
-void norm_forward_declared(comet_model *m, op *o);
+comet_status norm_declare_forward(comet_model *m, op *o);
 uint64_t norm_scratch_bytes(const comet_model *m, const op *o, op_phase phase);
 comet_status norm_derive(comet_model *m, op *o, uint64_t first_tile, uint64_t end_tile, void *y, void *scratch);
 

@@ -85,13 +85,15 @@ comet_status lrn_prepare(comet_model *m, op *o)
     return m->params.inference ? COMET_OK : kernel_lrn_backward(m->backend, o->layer, o->forward, &o->backward_data);
 }
 
-/* Planes are first brought into plain order, in which flattened rows lie the same way. */
+/* Planes are first brought into plain order, in which flattened rows lie the same way. The type may change, too. */
 static comet_status reorder_prepare(comet_model *m, op *o)
 {
     const layout *from = input_layout(m, o), *to = m->values[o->output].layout;
     uint64_t dims[5];
+    const comet_dtype type = layout_type(to);
     if (layout_dims(from, dims) != layout_dims(to, dims))
         TRY(graph_plain_like(m, from, &to));
+    TRY(layout_typed(m->backend, to, type, &to));
     TRY(kernel_reorder(m->backend, from, to, &o->forward));
     return m->params.inference ? COMET_OK : kernel_reorder(m->backend, to, from, &o->backward_data);
 }

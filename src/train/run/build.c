@@ -77,6 +77,7 @@ static comet_status add_flatten(comet_model *m, uint32_t v)
         const uint64_t dims[2] = {m->params.batch, comet_net_shape(m->net, v).channels};
         const layout *rows;
         TRY(layout_plain(m->backend, 2, dims, &rows));
+        TRY(layout_typed(m->backend, rows, layout_type(m->values[root].layout), &rows));
         TRY(add_reorder(m, layer, root, rows, &root));
     }
     m->values[v].root = root;
@@ -105,6 +106,19 @@ static bool same_shape(const layout *a, const layout *b)
     return layout_dims(b, other) == n && memcmp(dims, other, n * sizeof *dims) == 0;
 }
 
+/* Inputs of an op that reads several must have one type: that of the first. */
+static comet_status conform_types(comet_model *m, const comet_layer *layer, uint32_t n, uint32_t *inputs)
+{
+    const comet_dtype type = layout_type(m->values[inputs[0]].layout);
+    for (uint32_t i = 1; i < n; i++) {
+        const layout *lies = m->values[inputs[i]].layout, *needed;
+        TRY(layout_typed(m->backend, lies, type, &needed));
+        if (needed != lies)
+            TRY(add_reorder(m, layer, inputs[i], needed, &inputs[i]));
+    }
+    return COMET_OK;
+}
+
 /* Ops whose inputs must lie alike get copies of those that do not lie as the first does; or, where the shapes differ, all in
  * plain order. */
 static comet_status conform_inputs(comet_model *m, const comet_layer *layer, uint32_t n, uint32_t *inputs)
@@ -112,6 +126,7 @@ static comet_status conform_inputs(comet_model *m, const comet_layer *layer, uin
     const layout *first = m->values[inputs[0]].layout;
     const bool joins = op_type_of(layer->op)->joins_channels;
     bool alike = true, same = !joins;
+    TRY(conform_types(m, layer, n, inputs));
     for (uint32_t i = 0; i < n; i++) {
         const layout *lies = m->values[inputs[i]].layout;
         alike &= lie_alike(first, lies) && (!joins || fills_blocks(lies));
@@ -155,7 +170,7 @@ static comet_status add_layer(comet_model *m, uint32_t v, bool relu)
     return finish_op(m, o, relu ? v + 1 : v);
 }
 
-/* Scores must lie row by row. */
+/* Scores must be floats and lie row by row. */
 static comet_status order_output(comet_model *m)
 {
     const uint32_t last = comet_net_n_values(m->net) - 1;
@@ -164,6 +179,7 @@ static comet_status order_output(comet_model *m)
     if (m->values[m->output].producer == NONE)
         return comet_fail(COMET_ERROR_ARGUMENT, "the net %s has no layers that compute anything", comet_net_name(m->net));
     TRY(graph_plain_like(m, m->values[m->output].layout, &plain));
+    TRY(layout_typed(m->backend, plain, COMET_DTYPE_F32, &plain));
     if (plain != m->values[m->output].layout)
         TRY(add_reorder(m, comet_net_layer(m->net, last), m->output, plain, &m->output));
     return COMET_OK;

@@ -14,6 +14,7 @@
 #include "train/memory/memory.h"
 #include "train/ops/folded.h"
 #include "train/run/build.h"
+#include "train/run/precision.h"
 #include "train/update/shards.h"
 
 #define MAX_ELEMENTS 0x1p34 /* of one tensor: 64 GiB */
@@ -40,6 +41,8 @@ comet_status model_check_params(const comet_net *net, const comet_model_params *
     if ((unsigned)p->convolutions > COMET_CONVOLUTIONS_DIRECT)
         return comet_fail(COMET_ERROR_ARGUMENT, "convolutions %d; it must be 0 to %d", (int)p->convolutions,
                           COMET_CONVOLUTIONS_DIRECT);
+    if ((unsigned)p->precision > COMET_PRECISION_AUTO)
+        return comet_fail(COMET_ERROR_ARGUMENT, "precision %d; it must be 0 to %d", (int)p->precision, COMET_PRECISION_AUTO);
     if (p->convolution_choices)
         TRY(conv_choices_check(net, p->convolution_choices));
     TRY(groups_check_texts(p));
@@ -118,6 +121,7 @@ comet_status plan_model(comet_model *m, const comet_net *net, const comet_model_
     m->params.n_threads = (uint32_t)parallel_set_threads(params->n_threads);
     TRY(copy_net(net, &m->net));
     TRY(backend_create(&m->backend));
+    TRY(precision_settle(params, &m->type));
     TRY(create_store(m));
     TRY(graph_build(m));
     TRY(groups_check(m));

@@ -53,6 +53,7 @@ static checkpoint_settings settings_of(const trainer *t)
         .recompute = !p->model.no_recompute,
         .onednn = backend_version(),
         .instructions = backend_instructions(),
+        .precision = (uint64_t)comet_model_precision(t->model),
         .optimiser = (uint64_t)o->kind,
         .nesterov = o->nesterov,
         .momentum = (double)o->momentum,
