@@ -188,7 +188,8 @@ static void check_multiply(const multiply_spec *s, test_rng *r)
     for (size_t i = 0; i < n; i++) {
         product[i] = a.values[i] * b.values[factor_of(s, i)];
         da[i] = dy.values[i] * b.values[factor_of(s, i)];
-        sums[factor_of(s, i)] += dy.values[i] * a.values[i];
+        const float term = dy.values[i] * a.values[i];
+        sums[factor_of(s, i)] = s->spread ? sums[factor_of(s, i)] + term : term; /* 0 + -0 would be 0 */
     }
     multiply_forward(s, a.data, b.data, y.data);
     check_elements("product", &y, product);

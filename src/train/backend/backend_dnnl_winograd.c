@@ -7,12 +7,12 @@ static bool is_suitable(const conv_spec *s)
     for (int i = 0; i < 2; i++)
         if (s->kernel[i] != 3 || s->stride[i] != 1 || s->dilation[i] != 1 || s->padding[i] > 2)
             return false;
-    return s->groups == 1 && s->type == COMET_DTYPE_F32;
+    return s->groups == 1;
 }
 
 static winograd_shape shape_of(const conv_spec *s, kernel_pass pass)
 {
-    winograd_shape shape = {.batch = s->batch, .bias = s->bias};
+    winograd_shape shape = {.type = s->type, .batch = s->batch, .bias = s->bias};
     for (int i = 0; i < 3; i++) {
         shape.in[i] = s->in[i];
         shape.out[i] = s->out[i];
@@ -22,6 +22,14 @@ static winograd_shape shape_of(const conv_spec *s, kernel_pass pass)
     shape.relu = pass == PASS_FORWARD && s->relu;
     shape.adds = pass == PASS_FORWARD && s->adds;
     return shape;
+}
+
+/* What AMX makes of bf16 is out of reach of products in f32. */
+static bool pays(const winograd_shape *shape)
+{
+    const unsigned amx = (unsigned)dnnl_cpu_isa_avx512_core_amx;
+    const bool has_amx = ((unsigned)dnnl_get_effective_cpu_isa() & amx) == amx;
+    return winograd_pays(shape) && !(shape->type == COMET_DTYPE_BF16 && has_amx);
 }
 
 static bool plan_of(const conv_spec *s, kernel_pass pass, winograd_plan *plan)
@@ -34,11 +42,11 @@ static bool plan_of(const conv_spec *s, kernel_pass pass, winograd_plan *plan)
     const winograd_shape shape = shape_of(s, pass);
     const conv_way way = s->ways.of[pass];
     const uint64_t most = pass == PASS_BACKWARD_WEIGHTS ? s->weights_scratch_bytes : s->data_scratch_bytes;
-    return is_suitable(s) && way != CONV_DIRECT && (way == CONV_WINOGRAD || winograd_pays(&shape)) &&
+    return is_suitable(s) && way != CONV_DIRECT && (way == CONV_WINOGRAD || pays(&shape)) &&
            winograd_make(&shape, passes[pass], parallel_threads(), most, plan);
 }
 
-/* Layouts of the tensors that `s` reads and writes, in blocks as the loops need them. */
+/* Layouts of the tensors that `s` reads and writes, in blocks as the loops need them; weights are f32. */
 typedef struct conv_layouts {
     const layout *src, *dst, *weights, *bias; /* bias: NULL where there is none */
 } conv_layouts;
@@ -52,8 +60,8 @@ static comet_status find_layouts(backend *b, const conv_spec *s, conv_layouts *l
     const dnnl_dims_t dst = {n, out, (dnnl_dim_t)s->out[1], (dnnl_dim_t)s->out[2]};
     const dnnl_dims_t weights = {out, in, s->kernel[0], s->kernel[1]}, bias = {out};
     l->bias = NULL;
-    TRY(layout_by_tag(b, 4, src, dnnl_f32, data, &l->src));
-    TRY(layout_by_tag(b, 4, dst, dnnl_f32, data, &l->dst));
+    TRY(layout_by_tag(b, 4, src, dnnl_type_of(s->type), data, &l->src));
+    TRY(layout_by_tag(b, 4, dst, dnnl_type_of(s->type), data, &l->dst));
     TRY(layout_by_tag(b, 4, weights, dnnl_f32, blocks, &l->weights));
     return s->bias ? layout_by_tag(b, 1, bias, dnnl_f32, dnnl_a, &l->bias) : COMET_OK;
 }

@@ -20,10 +20,11 @@ static comet_status make_pass(backend *b, conv_spec spec, const layout *src, ker
     }
 }
 
+/* In bf16 direct passes read a copy of the weights in any case, and Winograd may: neither is counted. */
 static comet_status make_reorder(backend *b, kernel_pass pass, const kernel *forward, conv_candidate *c)
 {
     const layout *kept = kernel_layout(forward, ARG_WEIGHTS), *here = conv_weights_layout(c->pass, pass);
-    if (here == kept)
+    if (here == kept || layout_type(kept) == COMET_DTYPE_BF16)
         return COMET_OK;
     return pass == PASS_BACKWARD_WEIGHTS ? kernel_reorder(b, here, kept, &c->reorder)
                                          : kernel_reorder(b, kept, here, &c->reorder);
