@@ -26,8 +26,9 @@ static const double STORED_FLOAT_ERROR = 2e-4, TIMES_FLOAT_ERROR = 4, SHARE_OF_F
  * cases were chosen on in another order; where that flips relus and maxima in a deep net, gradients of the layers before show
  * it. Losses do not. */
 static const double FLIPPED_TENSOR_TOLERANCE = 3e-2;
-/* In bf16: both round at other places, and what is sampled scatters. */
-static const double BF16_TOLERANCE = 2e-2, TIMES_AUTOCAST_ERROR = 2;
+/* In bf16: both round at other places, and what is sampled scatters, most of all where the maximum of a window becomes
+ * another's. */
+static const double BF16_TOLERANCE = 3e-2, TIMES_AUTOCAST_ERROR = 2, TIMES_WITH_MAXIMA = 4;
 /* Gradients that are zero but for rounding are measured by all gradients together. */
 static const double NEGLIGIBLE = 1e-4;
 
@@ -125,7 +126,9 @@ static void check_tensor(oracle_case *c, comet_tensor_kind kind, const cJSON *go
     c->worst_tensor = fmax(c->worst_tensor, error);
     const bool deep = number(c, "image") > 0, /* of the zoo */
         may_flip = c->winograd || (deep && kind == COMET_TENSOR_GRADIENT && comet_isa_active() != COMET_ISA_AVX512);
-    const double times = c->autocast ? TIMES_AUTOCAST_ERROR : TIMES_FLOAT_ERROR;
+    const double times = !c->autocast                                                ? TIMES_FLOAT_ERROR
+                         : has_layer(comet_model_net(c->t.model), COMET_OP_MAX_POOL) ? TIMES_WITH_MAXIMA
+                                                                                     : TIMES_AUTOCAST_ERROR;
     const double allowed = c->autocast ? BF16_TOLERANCE : may_flip ? FLIPPED_TENSOR_TOLERANCE : TENSOR_TOLERANCE;
     if (!(error <= fmax(allowed, times * number(c, "float_error"))))
         fail_because("%s: %s of %s is %g of its norm from torch's", c->name,
