@@ -80,7 +80,12 @@ INLINE LOOP(vec) LOOP(load)(const ELEMENT *from)
 {
     LOOP(halves) h;
     memcpy(&h, from, sizeof h);
-    return (LOOP(vec))(__builtin_convertvector(h, LOOP(words)) << 16);
+#ifdef LOOP_MASKS /* compilers take four instructions to widen so many */
+    const LOOP(words) wide = (LOOP(words))_mm512_cvtepu16_epi32((__m256i)h);
+#else
+    const LOOP(words) wide = __builtin_convertvector(h, LOOP(words));
+#endif
+    return (LOOP(vec))(wide << 16);
 }
 
 INLINE LOOP(words) LOOP(rounded)(LOOP(vec) v)
