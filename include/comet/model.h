@@ -105,7 +105,7 @@ typedef struct comet_model_params {
                                         known yet; planned for either, computed as RULE */
     comet_precision precision;
     bool force_precision; /* BF16 also where the machine has no instructions for it, slowly; else COMET_ERROR_UNSUPPORTED */
-    bool no_recompute;   /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
+    bool no_recompute;    /* keep the outputs of BN+ReLU instead of computing them again in backward: faster, more memory */
     bool fused_update;   /* gradients are used up as soon as they are there, by comet_model_step: no memory for all of them. Not
                             with accumulate or clipping */
     uint32_t accumulate; /* batches whose gradients are averaged before an update, at most 65536; 0 or 1: none */

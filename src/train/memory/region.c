@@ -57,8 +57,8 @@ static bool next_life(const comet_model *m, uint32_t *k, slot_life *life)
     return false;
 }
 
-/* The ratio that is planned for; it is cautious, since bounds are narrow in the first steps. What is held within bounds takes as
- * many bits an element in either type. */
+/* The ratio that is planned for; it is cautious, since bounds are narrow in the first steps. What is held within bounds takes
+ * as many bits an element in either type. */
 static double planned_ratio(const comet_model *m, const slot_life *life)
 {
     static const double cautious[] = {[COMET_COMPRESS_OFF] = 1,
