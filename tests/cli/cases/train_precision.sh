@@ -7,7 +7,7 @@ wide_net
 wide="--net wide.txt --data synthetic --images 160 --classes 10 --batch 16 --seed 3 -j 1"
 
 # Without the instructions: refused, or f32 with auto.
-COMET_MAX_ISA=avx2 run 1 train $wide --max-steps 2 --precision bf16
+COMET_MAX_ISA=avx2 run 3 train $wide --max-steps 2 --precision bf16
 err_has 'precision bf16 needs the instructions AVX512_BF16 or AMX'
 err_has 'oneDNN would emulate them'
 COMET_MAX_ISA=avx2 run 0 train $wide --max-steps 2 --precision auto --log auto.jsonl
@@ -37,7 +37,7 @@ has other/state.json '"precision":"f32"'
 
 # Where the instructions are missing a run in bf16 does not go on as if nothing were.
 mkdir moved && cp whole/previous.safetensors moved/last.safetensors
-COMET_MAX_ISA=avx2 run 1 train $wide --epochs 2 --compress fast --out moved --resume
+COMET_MAX_ISA=avx2 run 3 train $wide --epochs 2 --compress fast --out moved --resume
 err_has 'precision bf16 needs the instructions'
 
 # Killed, and continued.
