@@ -401,6 +401,20 @@ static bool is_own(const kernel *k)
     return strcmp(kernel_implementation(k), "comet:winograd") == 0;
 }
 
+/* Tensors are bf16, weights and their gradients f32. */
+static void check_bf16_kernels(backend *b, conv_spec s, const layout *plain)
+{
+    s.type = COMET_DTYPE_BF16;
+    s.ways = (conv_ways){{CONV_WINOGRAD, CONV_WINOGRAD, CONV_WINOGRAD}};
+    pass_kernels own = make_kernels(b, &s, plain);
+    assert_true(is_own(own.forward) && is_own(own.data) && is_own(own.weights));
+    assert_int_equal(layout_type(kernel_layout(own.forward, ARG_SRC)), COMET_DTYPE_BF16);
+    assert_int_equal(layout_type(kernel_layout(own.data, ARG_DIFF_SRC)), COMET_DTYPE_BF16);
+    assert_int_equal(layout_type(kernel_layout(own.forward, ARG_WEIGHTS)), COMET_DTYPE_F32);
+    assert_int_equal(layout_type(kernel_layout(own.weights, ARG_DIFF_WEIGHTS)), COMET_DTYPE_F32);
+    kernels_free(&own);
+}
+
 static void test_kernels(void **state)
 {
     backend *b;
@@ -427,6 +441,7 @@ static void test_kernels(void **state)
     assert_true(kernel_layout(own.forward, ARG_WEIGHTS) == kernel_layout(own.weights, ARG_DIFF_WEIGHTS));
     assert_int_equal(layout_describe(kernel_layout(own.forward, ARG_SRC), &block), ORDER_BLOCKED);
     assert_int_equal(block, winograd_block());
+    check_bf16_kernels(b, s, plain);
     /* The library's backward kernels work beside our forward. */
     s.ways = (conv_ways){{CONV_DIRECT}};
     kernel *data, *weights;
