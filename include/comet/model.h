@@ -124,6 +124,7 @@ typedef struct comet_memory {
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
     uint64_t saved_raw;       /* the tensors that are saved, raw: saved_reference without what backward computes again or does
                                * without.       OFF and LOSSLESS do without fewer */
+    uint64_t messages;        /* with ranks: buffers of what they tell each other */
 } comet_memory;
 COMET_API void comet_memory_init(comet_memory *memory);
 /* What comet_model_create would allocate, in *memory. Allocates no tensors, but oneDNN prepares and keeps its kernels.

@@ -38,6 +38,7 @@ static comet_status forward(comet_model *m, run_mode mode)
             TRY(saved_put_after(m, o));
         if (saves)
             trace_add(m, o, false);
+        ranks_mark(m);
     }
     return COMET_OK;
 }
@@ -116,6 +117,7 @@ static comet_status backward(comet_model *m)
         if (m->ops[i].buffers.diff_dst != NO_BUFFER && m->ops[i].backward_by == i) {
             TRY(backward_op(m, &m->ops[i]));
             trace_add(m, &m->ops[i], true);
+            ranks_mark(m);
         }
     if (!m->exchange || !is_last_batch(m))
         return COMET_OK;

@@ -108,6 +108,14 @@ static uint64_t room_floats(const exchange *e)
     return e->n_rooms * padded_floats(e->list.n_most) + padded_floats(e->n_statistics);
 }
 
+static uint64_t bucket_floats(const exchange *e)
+{
+    uint64_t n = 0;
+    for (uint32_t k = 0; k < e->list.n_buckets; k++)
+        n += e->list.buckets[k].n;
+    return n;
+}
+
 static uint64_t exchange_bytes(const comet_model *m)
 {
     return max_u64(room_floats(m->exchange), 1) * sizeof(float);
@@ -122,7 +130,8 @@ void exchange_count(comet_model *m)
                    elsewhere = n_states * (m->n_learnt - m->n_state) * sizeof(float);
     t->gradients += bytes;
     t->optimiser -= elsewhere;
-    t->total += bytes - elsewhere;
+    t->messages = ranks_of(m)->message_bytes + ranks_of(m)->kept_per_float * bucket_floats(m->exchange);
+    t->total += bytes + t->messages - elsewhere;
 }
 
 const bucket_list *exchange_buckets(const comet_model *m)
