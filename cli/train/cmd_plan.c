@@ -25,6 +25,8 @@ static const option options[] = {
      "how fast N ranks train, or 1 to 1024 nodes (default: memory of one process)"},
     {0, "link", "RATE", set_link_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
     {0, "latency", "TIME", set_duration, AT(several.latency), "of a message between nodes, 5us, 0.2ms ... (default 50us)"},
+    {0, "mpi", "NAME", set_mpi, AT(several.mpi),
+     "whose memory counts: openmpi or mpich (default: the first that this build has)"},
     {0, "ranks-per-node", "N", set_count, AT(several.per_node), "that share a node and its link (default 1)"},
     {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
     {0, "compress", "MODE", set_mode, AT(compression.mode), "with --ranks: off, fast, dense, auto or lossless (default auto)"},

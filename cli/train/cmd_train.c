@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "train/convolutions.h"
 #include "train/figures.h"
 #include "train/run_config.h"
+#include "train/stop_signal.h"
 #include "train/train_budget.h"
 #include "train/train_ranks.h"
 #include "train/train_report.h"
@@ -24,7 +24,7 @@
 #include "verbs.h"
 
 #define WARMUP_SHARE 0.05 /* of a run */
-enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128 };
 
 typedef struct rate_arg {
     bool find;    /* by a range test */
@@ -149,29 +149,6 @@ typedef struct session {
     train_ranks ranks;
 } session;
 
-/* ---- signals ---- */
-
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number)
-{
-    stop_signal = number;
-    comet_dist_hold(); /* with other ranks: a launcher may else kill all of them before the step is finished */
-}
-
-/* A signal that was ignored at the start (nohup, a job in the background of a script) stays ignored. The second signal ends
- * the program at once. */
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM};
-    const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
-    for (size_t i = 0; i < N_ITEMS(numbers); i++) {
-        struct sigaction now;
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &stop, NULL);
-    }
-}
-
 /* ---- settings ---- */
 
 static uint32_t usual_batch(const comet_net *net)
@@ -230,7 +207,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->dump = ranks_is_first(&s->ranks) ? args->dump : NULL;
     p->dump_step = args->dump_step;
     p->event = train_report_event;
-    p->stop = &stop_signal;
+    p->stop = &stop_signal_flag;
 }
 
 static cli_exit check_args(const train_args *args)
@@ -464,16 +441,10 @@ static cli_exit learnt_nothing(const train_args *args, const comet_train_params 
                 result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
 }
 
-/* Where there was no signal here, another rank had it. */
-static cli_exit signal_exit(void)
-{
-    return (cli_exit)(SIGNAL_EXIT + (stop_signal ? stop_signal : SIGTERM));
-}
-
 static cli_exit stopped_early(void)
 {
     say("stopped by a signal during the search for a rate; nothing was saved");
-    return signal_exit();
+    return stop_signal_exit();
 }
 
 /* `path` in `absolute`, for programs that run in another folder; `path` itself, which may be NULL, where that is not possible.
@@ -503,7 +474,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
     run_config config = {.params = p, .report = report};
     p->event = reports ? run_config_event : NULL;
     p->user = &config;
-    catch_signals();
+    stop_signal_catch();
     if (finds_rate) {
         bool stopped = false;
         const cli_exit code = find_rate(args, p, report, &stopped);
@@ -513,6 +484,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
     report->log.params = p;
     report->log.data = args->data.spec;
     report->log.memory_limit = args->budget.memory;
+    report->log.ranks = &args->ranks;
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
         train_log_failure(&report->log, status, comet_last_error());
@@ -534,7 +506,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
         !args->out       ? "nothing was saved: --out was not given"
         : result.unsaved ? "its checkpoint was not written"
                          : "--resume continues from there");
-    return signal_exit();
+    return stop_signal_exit();
 }
 
 /* Texts that a run has from its checkpoint; for comet_text_free. */

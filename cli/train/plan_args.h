@@ -16,6 +16,7 @@ typedef struct ranks_arg {
 typedef struct plan_ranks_args {
     ranks_arg ranks;
     uint64_t per_node;
+    const struct mpi_kind *mpi;      /* NULL: of this build's first module */
     double link, latency, step_time; /* bytes/s, seconds; negative: not given */
     double wire_bytes;               /* on the wire for a gradient of 4 bytes */
     bool sync_bn, shard_optimiser;
