@@ -83,6 +83,18 @@ static uint64_t planned_bytes(const comet_model *m, const slot_life *life)
     return (uint64_t)((double)comet_store_slot_spec(m->store, life->slot)->bytes / planned_ratio(m, life));
 }
 
+bool memory_coded_next(const comet_model *m, uint32_t *k, coded_tensor *t)
+{
+    slot_life life;
+    if (!m->coded || !next_life(m, k, &life))
+        return false;
+    *t = (coded_tensor){.layer = comet_store_slot_spec(m->store, life.slot)->layer,
+                        .bytes = planned_bytes(m, &life),
+                        .first = life.first,
+                        .last = life.last};
+    return true;
+}
+
 /* ---- the region ---- */
 
 /* Coded bytes held in memory at `moment`, as planned. */
