@@ -8,6 +8,7 @@
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "train/plan_args.h"
+#include "train/plan_peak.h"
 #include "train/plan_place.h"
 #include "train/plan_ranks.h"
 #include "train/train_budget.h"
@@ -20,7 +21,8 @@ static const option options[] = {
     {0, "classes", "N", set_count, AT(net.classes), "classes of a built-in net (default: the net's own)"},
     {0, "image", "N", set_count, AT(image), "pixels on each side (default: the net's own)"},
     {0, "channels", "N", set_count, AT(channels), "channels of a built-in net's images (default: the net's own)"},
-    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; with --ranks of each: 32)"},
+    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; --peak, --ranks of each: 32)"},
+    {0, "peak", NULL, set_flag, AT(peak), "the moment with the highest memory, and every buffer in memory then"},
     {0, "ranks", "N|table", set_ranks, AT(several.ranks),
      "how fast N ranks train, or 1 to 1024 nodes (default: memory of one process)"},
     {0, "link", "RATE", set_link_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
@@ -29,7 +31,8 @@ static const option options[] = {
      "whose memory counts: openmpi or mpich (default: the first that this build has)"},
     {0, "ranks-per-node", "N", set_count, AT(several.per_node), "that share a node and its link (default 1)"},
     {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
-    {0, "compress", "MODE", set_mode, AT(compression.mode), "with --ranks: off, fast, dense, auto or lossless (default auto)"},
+    {0, "compress", "MODE", set_mode, AT(compression.mode),
+     "with --peak, --ranks: off, fast, dense, auto or lossless (default auto)"},
     {0, "compress-gradients", "HOW", set_gradients, AT(several.wire_bytes),
      "as sent: off (floats), bf16, or 8x for 8 times smaller (default off)"},
     {0, "sync-bn", NULL, set_flag, AT(several.sync_bn), "with --ranks: batch norms take the statistics of all ranks"},
@@ -278,12 +281,14 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     cli_exit code = compression_check_rule(&args->compression);
     if (code == CLI_OK)
         code = plan_ranks_check(args);
+    if (code == CLI_OK)
+        code = plan_peak_check(args);
     if (code == CLI_OK && args->place)
         return plan_place(args);
     if (code == CLI_OK)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
     if (code == CLI_OK)
-        code = args->several.ranks.given ? plan_ranks(args, net) : plan_memory(args, net);
+        code = args->several.ranks.given ? plan_ranks(args, net) : args->peak ? plan_peak(args, net) : plan_memory(args, net);
     comet_net_destroy(net);
     return code;
 }
@@ -303,6 +308,7 @@ const verb verb_plan = {
         "of its own ('comet help distributed' has the model).\n",
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
+                "  comet plan --model resnet50 --batch 32 --peak --compress fast\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n"
                 "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n"
                 "  comet plan --place cluster.txt --ranks 16 -j 8\n",

@@ -31,7 +31,7 @@ typedef struct plan_args {
     groups_args groups;
     plan_ranks_args several;
     const char *place; /* a described machine, or NULL */
-    bool json, no_recompute;
+    bool json, no_recompute, peak;
 } plan_args;
 
 /* The model that all forecasts are about, without compression. */

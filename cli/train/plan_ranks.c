@@ -107,11 +107,11 @@ cli_exit plan_ranks_check(const plan_args *args)
                    : CLI_OK;
     if (!r->ranks.given) {
         if ((r->per_node == 0 && r->link < 0 && r->latency < 0 && r->step_time < 0 && !r->mpi && !r->sync_bn &&
-             !r->shard_optimiser && r->wire_bytes == 4 && !args->compression.mode.given))
+             !r->shard_optimiser && r->wire_bytes == 4 && (args->peak || !args->compression.mode.given)))
             return CLI_OK;
         return fail(CLI_USAGE,
                     "--link, --latency, --mpi, --ranks-per-node, --step-time, --compress, --compress-gradients, --sync-bn and "
-                    "--shard-optimiser are for --ranks N or --ranks table");
+                    "--shard-optimiser are for --ranks N or --ranks table; --compress is for --peak, too");
     }
     if (r->ranks.table && r->link >= 0)
         return fail(CLI_USAGE, "--ranks table is for links of 10, 100 and 400 Gbit/s; --link needs --ranks N");

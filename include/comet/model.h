@@ -120,7 +120,7 @@ typedef struct comet_memory {
     uint64_t saved;           /* what this model holds at the peak; planned, then measured once a step has run */
     uint64_t transient;       /* the rest of the arena: tensors and gradients of the layer at work */
     uint64_t scratch;         /* the largest part of `transient` that is scratchpads and reordered weights */
-    uint64_t assessing;       /* samples by which errors are measured, in room that coded tensors of the first steps took */
+    uint64_t assessing;       /* samples by which errors are measured, beside coded tensors */
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
     uint64_t saved_raw;       /* the tensors that are saved, raw: saved_reference without what backward computes again or does
                                * without.       OFF and LOSSLESS do without fewer */

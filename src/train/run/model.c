@@ -91,6 +91,21 @@ comet_status comet_model_plan(const comet_net *net, const comet_model_params *pa
     return status;
 }
 
+comet_status comet_model_plan_peak(comet_peak **peak, const comet_net *net, const comet_model_params *params)
+{
+    TRY(model_check_params(net, params));
+    if (!peak || params->compression.spill_folder)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the peak of a step needs a place for it, and a model that does not spill");
+    comet_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
+    comet_status status = plan_model(m, net, params);
+    if (status == COMET_OK)
+        status = peak_of_model(m, peak);
+    comet_model_destroy(m);
+    return status;
+}
+
 comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params)
 {
     TRY(model_check_params(net, params));
