@@ -24,6 +24,7 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/optimiser_args.h"
 #include "train/train_ranks.h"
 #include "train/train_setup.h"
 #include "train/train_tables.h"
@@ -57,6 +58,7 @@ typedef struct bench_args {
     mode_list modes;
     convolutions_list convolutions;
     ranks_args ranks;
+    optimiser_args optimiser;
     bool json, in_process, turns, assess, table, no_recompute;
 } bench_args;
 
@@ -124,6 +126,8 @@ static const option options[] = {
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
     {0, "compress", "LIST", set_modes, AT(modes),
      "list of off, lossless, fast, dense and auto, separated by commas (default off)"},
+    OPTION_OPTIMISER(bench_args),
+    OPTION_STATE(bench_args),
     OPTION_NOISE(bench_args),
     OPTION_SIGMA(bench_args),
     OPTION_OVERHEAD(bench_args),
@@ -263,6 +267,7 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.fused_update = true;
     params.sync_batch_norm = args->ranks.sync_batch_norm;
     params.shard_optimiser = args->ranks.shard_optimiser;
+    optimiser_fill(&args->optimiser, &params.optimiser);
     compression_fill(&args->compression, s.mode, &params.compression);
     return params;
 }
@@ -687,7 +692,9 @@ const verb verb_bench_train = {
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const bench_args){.steps = 8, .warm = 8, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
+    .defaults =
+        &(const bench_args){
+            .steps = 8, .warm = 8, .rate = 1e-3, .optimiser = OPTIMISER_DEFAULTS, .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(bench_args),
     .run = run,
 };
