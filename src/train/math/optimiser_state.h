@@ -29,7 +29,7 @@ typedef struct state_block {
     void *data;   /* NULL: there is none */
 } state_block;
 
-/* Of n floats; coded and bf16 ones are counted in whole blocks. */
+/* The size of n floats; coded and bf16 ones are counted in whole blocks. */
 uint64_t state_bytes(comet_state_format format, uint64_t n);
 
 /* The same state from float `first` on, a multiple of STATE_BLOCK. */

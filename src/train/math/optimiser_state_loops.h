@@ -47,7 +47,7 @@ ISA_INLINED uint64_t mixed(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Of floats [first, first + n) of the model; murmur3's last rounds over their numbers, with a key in between. */
+/* The draws for floats [first, first + n) of the model: murmur3's last rounds over their numbers, with a key in between. */
 ISA_INLINED void state_draw(uint64_t seed, uint64_t step, uint64_t first, size_t n, uint32_t *draws)
 {
     const uint64_t key = mixed(mixed(mixed(seed) ^ step) ^ (first >> 32));
