@@ -165,7 +165,7 @@ ISA_INLINED void update_tiles(const job *j, size_t begin, size_t end)
         update_tile(j, at, n, m, v);
         if (!j->coded)
             continue;
-        state_draw(j->seed, j->step, j->state->first + at, n, draws);
+        state_draw(j->seed, j->step, j->state->first + at, STATE_TILE, draws); /* whole blocks */
         state_encode(state_at(j->state->momentum, at), n, m, draws, 0);
         if (v)
             state_encode(state_at(j->state->second_moment, at), n, v, draws, 16);

@@ -78,32 +78,65 @@ ISA_INLINED void encode_bf16(const float *x, const uint32_t *draws, uint32_t shi
     }
 }
 
-/* ---- coded: one block ---- */
+/* ---- coded: a tile of whole blocks. Loops go over all floats of it, so that compilers vectorise them ---- */
 
-ISA_INLINED void decode_momentum(const uint8_t *block, float *x)
+enum { TILE_BLOCKS = STATE_TILE / STATE_BLOCK };
+
+typedef struct coded_tile {
+    uint8_t codes[STATE_TILE];
+    uint32_t of_float[STATE_TILE]; /* what its block's scale means for each float */
+    uint32_t scales[TILE_BLOCKS];
+} coded_tile;
+
+/* Sets of_float from one number a block. */
+ISA_INLINED void spread(coded_tile *t, size_t n_blocks, const uint32_t *of_block)
 {
-    const float unit = float_of((uint32_t)block[STATE_BLOCK] << 23);
-    for (size_t i = 0; i < STATE_BLOCK; i++) {
-        const int32_t c = (int8_t)block[i];
-        x[i] = (float)(c * (c < 0 ? -c : c)) * unit;
+    for (size_t b = 0; b < n_blocks; b++)
+        for (size_t i = 0; i < STATE_BLOCK; i++)
+            t->of_float[b * STATE_BLOCK + i] = of_block[b];
+}
+
+ISA_INLINED void read_blocks(coded_tile *t, size_t n_blocks, const uint8_t *blocks)
+{
+    for (size_t b = 0; b < n_blocks; b++, blocks += STATE_BLOCK_BYTES) {
+        memcpy(t->codes + b * STATE_BLOCK, blocks, STATE_BLOCK);
+        t->scales[b] = blocks[STATE_BLOCK];
     }
 }
 
-ISA_INLINED void decode_squares(const uint8_t *block, float *x)
+ISA_INLINED void write_blocks(const coded_tile *t, size_t n_blocks, uint8_t *blocks)
 {
-    const uint32_t base = (uint32_t)block[STATE_BLOCK] << MANTISSA;
-    for (size_t i = 0; i < STATE_BLOCK; i++)
-        x[i] = float_of(block[i] == 0 ? 0 : (base + block[i]) << MANTISSA_CUT);
+    for (size_t b = 0; b < n_blocks; b++, blocks += STATE_BLOCK_BYTES) {
+        memcpy(blocks, t->codes + b * STATE_BLOCK, STATE_BLOCK);
+        blocks[STATE_BLOCK] = (uint8_t)t->scales[b];
+    }
 }
 
-ISA_INLINED uint32_t largest_bits(const float *x)
+/* The bits of each block's largest float, without signs. */
+ISA_INLINED void largest_bits(const float *x, size_t n_blocks, uint32_t *most)
 {
-    uint32_t most = 0;
-    for (size_t i = 0; i < STATE_BLOCK; i++) {
-        const uint32_t bits = bits_of(x[i]) & 0x7fffffffu;
-        most = bits > most ? bits : most;
+    for (size_t b = 0; b < n_blocks; b++) {
+        uint32_t largest = 0;
+        for (size_t i = 0; i < STATE_BLOCK; i++) {
+            const uint32_t bits = bits_of(x[b * STATE_BLOCK + i]) & 0x7fffffffu;
+            largest = bits > largest ? bits : largest;
+        }
+        most[b] = largest;
     }
-    return most;
+}
+
+/* ---- momentum ---- */
+
+ISA_INLINED void decode_momentum(coded_tile *t, size_t n_blocks, float *x)
+{
+    uint32_t units[TILE_BLOCKS];
+    for (size_t b = 0; b < n_blocks; b++)
+        units[b] = t->scales[b] << 23;
+    spread(t, n_blocks, units);
+    for (size_t i = 0; i < n_blocks * STATE_BLOCK; i++) {
+        const int32_t c = (int8_t)t->codes[i];
+        x[i] = (float)(c * (c < 0 ? -c : c)) * float_of(t->of_float[i]);
+    }
 }
 
 /* The scale of the least power of 4 that times 127^2 is at least the largest float. A power of 4 doubles codes, so that a block
@@ -115,20 +148,39 @@ ISA_INLINED uint32_t momentum_scale(uint32_t most_bits)
     return most_bits >= 0x7f800000u || scale > SCALE_MOST ? SCALE_NOT_FINITE : scale < SCALE_LEAST ? 0 : scale;
 }
 
-ISA_INLINED void encode_momentum(const float *x, const uint32_t *draws, uint32_t shift, uint8_t *block)
+ISA_INLINED void encode_momentum(coded_tile *t, size_t n_blocks, const float *x, const uint32_t *draws, uint32_t shift)
 {
-    const uint32_t scale = momentum_scale(largest_bits(x));
-    const bool plain = scale >= SCALE_LEAST && scale <= SCALE_MOST;
-    const uint32_t inverse = plain ? (254 - scale) << 23 : 0, kept = plain ? 0x7fffffffu : 0; /* else all codes are 0 */
-    const float per_unit = float_of(inverse);
-    block[STATE_BLOCK] = (uint8_t)scale;
-    for (size_t i = 0; i < STATE_BLOCK; i++) {
-        const float size = float_of(bits_of(x[i]) & kept) * per_unit;
+    uint32_t inverse[TILE_BLOCKS];
+    largest_bits(x, n_blocks, t->scales);
+    for (size_t b = 0; b < n_blocks; b++) {
+        t->scales[b] = momentum_scale(t->scales[b]);
+        const bool plain = t->scales[b] != 0 && t->scales[b] != SCALE_NOT_FINITE;
+        inverse[b] = plain ? (254 - t->scales[b]) << 23 : 0; /* 0: all codes are 0 */
+    }
+    spread(t, n_blocks, inverse);
+    for (size_t i = 0; i < n_blocks * STATE_BLOCK; i++) {
+        const uint32_t bits = bits_of(x[i]), kept = t->of_float[i] != 0 ? bits & 0x7fffffffu : 0;
+        const float size = float_of(kept) * float_of(t->of_float[i]);
         const int32_t low = (int32_t)sqrtf(size);
         const float above = (size - (float)(low * low)) * 65536, step = (float)(2 * low + 1),
-                    draw = (float)((draws[i] >> shift) & 0xffffu) + 0.5f;
-        const int32_t up = low + (above > draw * step), code = up > CODE_MOST ? CODE_MOST : up;
-        block[i] = (uint8_t)(bits_of(x[i]) >> 31 ? -code : code);
+                    draw = (float)(int32_t)((draws[i] >> shift) & 0xffffu) + 0.5f;
+        const int32_t up = low + (above > draw * step ? 1 : 0), code = up > CODE_MOST ? CODE_MOST : up,
+                      sign = (int32_t)bits >> 31;
+        t->codes[i] = (uint8_t)((code ^ sign) - sign);
+    }
+}
+
+/* ---- second moments ---- */
+
+ISA_INLINED void decode_squares(coded_tile *t, size_t n_blocks, float *x)
+{
+    uint32_t base[TILE_BLOCKS];
+    for (size_t b = 0; b < n_blocks; b++)
+        base[b] = t->scales[b] << MANTISSA;
+    spread(t, n_blocks, base);
+    for (size_t i = 0; i < n_blocks * STATE_BLOCK; i++) {
+        const uint32_t c = t->codes[i], bits = (t->of_float[i] + c) << MANTISSA_CUT;
+        x[i] = float_of(c == 0 ? 0 : bits);
     }
 }
 
@@ -139,73 +191,64 @@ ISA_INLINED uint32_t squares_scale(uint32_t most_bits)
     return top > SQUARE_CODES ? (top - SQUARE_CODES + below) >> MANTISSA : 0;
 }
 
-ISA_INLINED void encode_squares(const float *x, const uint32_t *draws, uint32_t shift, uint8_t *block)
+ISA_INLINED void encode_squares(coded_tile *t, size_t n_blocks, const float *x, const uint32_t *draws, uint32_t shift)
 {
     enum { EXTRA = MANTISSA_CUT - 16, LARGEST = 0x7ff80000u >> MANTISSA_CUT };
-    const uint32_t scale = squares_scale(largest_bits(x));
-    const int32_t base = (int32_t)(scale << MANTISSA);
-    block[STATE_BLOCK] = (uint8_t)scale;
-    for (size_t i = 0; i < STATE_BLOCK; i++) {
+    uint32_t base[TILE_BLOCKS];
+    largest_bits(x, n_blocks, t->scales);
+    for (size_t b = 0; b < n_blocks; b++) {
+        t->scales[b] = squares_scale(t->scales[b]);
+        base[b] = t->scales[b] << MANTISSA;
+    }
+    spread(t, n_blocks, base);
+    for (size_t i = 0; i < n_blocks * STATE_BLOCK; i++) {
         const uint32_t bits = bits_of(x[i]) & 0x7fffffffu, draw = ((draws[i] >> shift) & 0xffffu) << EXTRA | 1u << (EXTRA - 1);
         const int32_t digits = (int32_t)((bits + draw) >> MANTISSA_CUT), least = LARGEST < digits ? LARGEST : digits,
-                      code = least - base;
-        block[i] = (uint8_t)(bits == 0 ? 0 : code < 1 ? 1 : code);
+                      code = least - (int32_t)t->of_float[i], raised = code < 1 ? 1 : code;
+        t->codes[i] = (uint8_t)(bits == 0 ? 0 : raised);
     }
 }
 
-/* ---- n floats, of a state that is not f32 ---- */
-
-ISA_INLINED void decode_block(bool squares, const uint8_t *block, float *x)
-{
-    if (squares)
-        decode_squares(block, x);
-    else
-        decode_momentum(block, x);
-}
-
-ISA_INLINED void encode_block(bool squares, const float *x, const uint32_t *draws, uint32_t shift, uint8_t *block)
-{
-    if (squares)
-        encode_squares(x, draws, shift, block);
-    else
-        encode_momentum(x, draws, shift, block);
-}
+/* ---- n floats, at most STATE_TILE, of a state that is not f32 ---- */
 
 ISA_INLINED void state_decode(state_block s, size_t n, float *x)
 {
-    const uint8_t *block = s.data;
-    float last[STATE_BLOCK];
-    size_t i = 0;
+    const size_t n_blocks = (n + STATE_BLOCK - 1) / STATE_BLOCK;
+    coded_tile t;
+    float last[STATE_TILE], *to = n % STATE_BLOCK == 0 ? x : last;
     if (s.format == COMET_STATE_BF16) {
         decode_bf16(s.data, n, x);
         return;
     }
-    for (; i + STATE_BLOCK <= n; i += STATE_BLOCK, block += STATE_BLOCK_BYTES)
-        decode_block(s.squares, block, x + i);
-    if (i < n) {
-        decode_block(s.squares, block, last);
-        memcpy(x + i, last, (n - i) * sizeof *x);
-    }
+    read_blocks(&t, n_blocks, s.data);
+    if (s.squares)
+        decode_squares(&t, n_blocks, to);
+    else
+        decode_momentum(&t, n_blocks, to);
+    if (to == last)
+        memcpy(x, last, n * sizeof *x);
 }
 
-/* Draws are taken from bit `shift` on. */
+/* Draws, of whole blocks, are taken from bit `shift` on. */
 ISA_INLINED void state_encode(state_block s, size_t n, const float *x, const uint32_t *draws, uint32_t shift)
 {
-    uint8_t *block = s.data;
-    float last[STATE_BLOCK] = {0};
-    uint32_t last_draws[STATE_BLOCK] = {0};
-    size_t i = 0;
+    const size_t n_blocks = (n + STATE_BLOCK - 1) / STATE_BLOCK;
+    coded_tile t;
+    float last[STATE_TILE];
     if (s.format == COMET_STATE_BF16) {
         encode_bf16(x, draws, shift, n, s.data);
         return;
     }
-    for (; i + STATE_BLOCK <= n; i += STATE_BLOCK, block += STATE_BLOCK_BYTES)
-        encode_block(s.squares, x + i, draws + i, shift, block);
-    if (i < n) {
-        memcpy(last, x + i, (n - i) * sizeof *x);
-        memcpy(last_draws, draws + i, (n - i) * sizeof *draws);
-        encode_block(s.squares, last, last_draws, shift, block);
+    if (n % STATE_BLOCK != 0) {
+        memcpy(last, x, n * sizeof *x);
+        memset(last + n, 0, (n_blocks * STATE_BLOCK - n) * sizeof *x);
+        x = last;
     }
+    if (s.squares)
+        encode_squares(&t, n_blocks, x, draws, shift);
+    else
+        encode_momentum(&t, n_blocks, x, draws, shift);
+    write_blocks(&t, n_blocks, s.data);
 }
 
 /* n floats, at most STATE_TILE, from `first` on, a multiple of STATE_BLOCK: where they are, or in `room`. NULL: there are none.
