@@ -41,7 +41,8 @@ static const option options[] = {
     {0, "place", "MACHINE", set_text, AT(place),
      "where --ranks N of -j threads do best: a file, here, hwloc's FILE.xml or synthetic:TEXT"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
-    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_OPTIMISER(plan_args),
+    OPTION_STATE(plan_args),
     OPTION_FREEZE(plan_args),
     OPTION_NOISE(plan_args),
     OPTION_SIGMA(plan_args),
@@ -238,7 +239,7 @@ comet_model_params plan_model_params(const plan_args *args)
     params.no_recompute = args->no_recompute;
     params.fused_update = true;
     params.freeze = args->groups.freeze[0] != '\0' ? args->groups.freeze : NULL;
-    comet_optimiser_init(&params.optimiser, args->optimiser);
+    optimiser_fill(&args->optimiser, &params.optimiser);
     compression_fill(&args->compression, COMET_COMPRESS_OFF, &params.compression);
     return params;
 }
@@ -315,7 +316,8 @@ const verb verb_plan = {
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const plan_args){.compression = COMPRESSION_DEFAULTS,
+    .defaults = &(const plan_args){.optimiser = OPTIMISER_DEFAULTS,
+                                   .compression = COMPRESSION_DEFAULTS,
                                    .several = {.link = -1, .latency = -1, .step_time = -1, .wire_bytes = 4}},
     .args_bytes = sizeof(plan_args),
     .run = run,

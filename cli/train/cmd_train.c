@@ -14,6 +14,7 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/optimiser_args.h"
 #include "train/run_config.h"
 #include "train/stop_signal.h"
 #include "train/train_budget.h"
@@ -40,11 +41,11 @@ typedef struct train_args {
     groups_args groups;
     ranks_args ranks;
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads, queue;
-    comet_optimiser_kind optimiser;
+    optimiser_args optimiser;
     comet_schedule_kind schedule;
     rate_arg rate;
-    double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
-    bool nesterov, resume, force, no_augment, no_recompute, weights_partial, json;
+    double warmup, smoothing; /* negative: not given */
+    bool resume, force, no_augment, no_recompute, weights_partial, json;
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
 } train_args;
@@ -91,16 +92,18 @@ static const option options[] = {
      "images in a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
     {0, "seed", "N", set_u64, AT(seed), "seed of weights, order and augmentation (default 0)"},
-    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_OPTIMISER(train_args),
+    OPTION_STATE(train_args),
     {0, "rate", "R|find", set_rate, AT(rate),
      "largest learning rate (default: computed from the batch); find: a range test of 100 steps"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
     {0, "warmup", "EPOCHS", set_positive, AT(warmup),
      "epochs of linear warm-up; not for onecycle (default 5 % of the run, 0 with --rate R)"},
-    {0, "momentum", "M", set_share, AT(momentum), "momentum of sgd (default 0.9)"},
-    {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
-    {0, "weight-decay", "W", set_positive, AT(weight_decay), "weight decay as in PyTorch (default sgd 5e-4, adamw 0.01)"},
-    {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
+    {0, "momentum", "M", set_share, AT(optimiser.momentum), "momentum of sgd (default 0.9)"},
+    {0, "nesterov", NULL, set_flag, AT(optimiser.nesterov), "Nesterov's momentum"},
+    {0, "weight-decay", "W", set_positive, AT(optimiser.weight_decay),
+     "weight decay as in PyTorch (default sgd 5e-4, adamw 0.01)"},
+    {0, "clip", "NORM", set_positive, AT(optimiser.clip), "largest norm of the whole gradient (default: no limit)"},
     {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
     {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
     {0, "weights", "FILE", set_text, AT(weights),
@@ -171,13 +174,7 @@ static void fill_model(const train_args *args, comet_model_params *model)
     model->accumulate = (uint32_t)args->accumulate;
     model->freeze = text_or_null(args->groups.freeze);
     model->rates = text_or_null(args->groups.rates);
-    comet_optimiser_init(&model->optimiser, args->optimiser);
-    model->optimiser.nesterov = args->nesterov;
-    model->optimiser.clip_norm = (float)args->clip;
-    if (args->momentum >= 0)
-        model->optimiser.momentum = (float)args->momentum;
-    if (args->weight_decay >= 0)
-        model->optimiser.weight_decay = (float)args->weight_decay;
+    optimiser_fill(&args->optimiser, &model->optimiser);
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
     /* A step that may fail half way, on a full disk, must leave the weights unchanged. */
     model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
@@ -218,15 +215,12 @@ static cli_exit check_args(const train_args *args)
         return fail(CLI_USAGE, "--save-steps needs --out DIR");
     if (args->warmup > 0 && args->schedule == COMET_SCHEDULE_ONECYCLE)
         return fail(CLI_USAGE, "--warmup has no effect with onecycle, which has its own warm-up; use --schedule cosine");
-    if (args->nesterov && (args->optimiser == COMET_OPTIMISER_ADAMW || args->momentum == 0))
-        return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
-    if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
-        return fail(CLI_USAGE, "--momentum is for sgd");
     if (args->weights_partial && !args->weights)
         return fail(CLI_USAGE, "--weights-partial needs --weights FILE");
     if (args->dump_step > 0 && !args->dump)
         return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
-    return compression_check(&args->compression);
+    const cli_exit code = optimiser_check_args(&args->optimiser);
+    return code == CLI_OK ? compression_check(&args->compression) : code;
 }
 
 /* The batch of all ranks together: what is asked for, that of the run that goes on, or what suits the images. */
@@ -370,7 +364,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t updates = n_images / images_per_update(p); /* an epoch's */
     const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)updates);
-    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
+    p->schedule.rate = comet_default_rate(p->net, args->optimiser.kind, images_per_update(p), n_steps);
     if (!args->rate.find)
         note_default_rate(p, n_steps, report);
 }
@@ -659,13 +653,11 @@ const verb verb_train = {
     .options = options,
     .n_options = N_ITEMS(options),
     .defaults = &(const train_args){.epochs = 10,
-                                    .optimiser = COMET_OPTIMISER_SGD,
+                                    .optimiser = OPTIMISER_DEFAULTS,
                                     .schedule = COMET_SCHEDULE_ONECYCLE,
                                     .rate = {.value = -1},
                                     .n_threads = THREADS_AUTO,
                                     .warmup = -1,
-                                    .momentum = -1,
-                                    .weight_decay = -1,
                                     .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(train_args),
     .run = run,

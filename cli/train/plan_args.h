@@ -4,6 +4,7 @@
 
 #include "train/compression_args.h"
 #include "train/convolutions.h"
+#include "train/optimiser_args.h"
 #include "train/train_setup.h"
 
 /* --ranks N or table. */
@@ -26,7 +27,7 @@ typedef struct plan_args {
     net_args net;
     compression_args compression;
     uint64_t image, channels, batch, memory, n_threads, queue;
-    comet_optimiser_kind optimiser;
+    optimiser_args optimiser;
     convolutions_arg convolutions;
     groups_args groups;
     plan_ranks_args several;

@@ -215,6 +215,7 @@ static void add_optimiser(json *j, const comet_train_params *p)
     const comet_optimiser *o = &p->model.optimiser;
     const bool sgd = o->kind == COMET_OPTIMISER_SGD;
     json_add_text(j, "optimiser", comet_optimiser_name(o->kind));
+    json_add_text(j, "optimiser_state", comet_state_format_name(o->state));
     json_add_double(j, "momentum", sgd ? decimal(o->momentum) : NAN);
     if (sgd)
         json_add_bool(j, "nesterov", o->nesterov);

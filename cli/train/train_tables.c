@@ -42,6 +42,8 @@ static void print_optimiser(FILE *out, const comet_train_params *p)
     fprintf(out, ", weight decay %g", (double)o->weight_decay);
     if (o->clip_norm > 0)
         fprintf(out, ", clipped at %g", (double)o->clip_norm);
+    if (o->state != COMET_STATE_F32)
+        fprintf(out, ", state %s", comet_state_format_name(o->state));
     fprintf(out, "\nrate       %.6g at most, schedule %s", p->schedule.rate, comet_schedule_name(p->schedule.kind));
     if (p->schedule.warmup_epochs > 0)
         fprintf(out, ", %.3g epochs of warm-up", p->schedule.warmup_epochs);

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "train/math/optimiser_state.h"
+
 /* In double. */
 double sum_of_squares(size_t n, const float *x);
 
@@ -17,7 +19,8 @@ bool all_finite(size_t n, const float *x);
 
 /* A gradient with weight decay, and the momentum, which gives the mean of earlier gradients. */
 typedef struct momentum_terms {
-    const float *gradient, *weights, *momentum;
+    const float *gradient, *weights;
+    state_block momentum;
     double decay, to_mean;
 } momentum_terms;
 

@@ -12,7 +12,6 @@
 #include "base/bytes.h"
 #include "base/describe.h"
 #include "base/memory.h"
-#include "train/math/optimiser.h"
 #include "train/memory/memory.h"
 
 /* ---- slots in time ---- */
@@ -342,7 +341,6 @@ bool memory_keeps_steps(const comet_model *m)
 comet_status memory_plan(comet_model *m)
 {
     const uint64_t learnt_bytes = m->n_learnt * sizeof(float);
-    const comet_optimiser *o = &m->params.optimiser;
     const bool trains = !m->params.inference;
     comet_memory *t = &m->memory;
     const uint64_t input = input_bytes(m);
@@ -353,10 +351,7 @@ comet_status memory_plan(comet_model *m)
     if (memory_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
-    if (trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)))
-        t->optimiser += learnt_bytes;
-    if (trains && optimiser_keeps_second_moment(o))
-        t->optimiser += learnt_bytes;
+    t->optimiser = model_state_bytes(m, m->n_learnt);
     const held_bytes held = trains ? held_at_most(m) : (held_bytes){0, 0};
     t->saved_reference = held.reference;
     t->saved_raw = held.raw;

@@ -250,8 +250,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     double squares = 0;
     if (o->clip_norm > 0)
         TRY(squares_of_gradients(m, &squares));
-    const optimiser_step s = {
-        .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(sqrt(squares), o->clip_norm)};
+    const optimiser_step s = update_step_of(m, rate, step, optimiser_clip_scale(sqrt(squares), o->clip_norm));
     if (exchange_shards(m))
         TRY(exchange_update(m, &s));
     else

@@ -110,6 +110,11 @@ static comet_status broadcast_block(const trainer *t, float *block, uint64_t n)
     return block && n > 0 ? t->ranks->broadcast(t->ranks->self, block, n * sizeof *block) : COMET_OK;
 }
 
+static comet_status broadcast_state(const trainer *t, const state_block *s, uint64_t n)
+{
+    return s->data && n > 0 ? t->ranks->broadcast(t->ranks->self, s->data, state_bytes(s->format, n)) : COMET_OK;
+}
+
 static comet_status broadcast_bounds(const trainer *t)
 {
     const size_t n = model_state_n(t->model);
@@ -130,8 +135,8 @@ static comet_status broadcast_model(const trainer *t)
     TRY(broadcast_block(t, m->weights, m->n_learnt + m->n_frozen));
     TRY(broadcast_block(t, m->statistics, m->n_statistics));
     if (!m->move_state) {
-        TRY(broadcast_block(t, m->momentum, m->n_state));
-        TRY(broadcast_block(t, m->second_moment, m->n_state));
+        TRY(broadcast_state(t, &m->momentum, m->n_state));
+        TRY(broadcast_state(t, &m->second_moment, m->n_state));
     }
     return broadcast_bounds(t);
 }
