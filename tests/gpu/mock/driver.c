@@ -33,11 +33,16 @@ typedef struct object {
     bool primary;
     ptx_module *module;
     const ptx_kernel *kernel;
+    mock_kernel_counts counted; /* of functions */
+    ptx_count *counts;
 } object;
+
+enum { SECTOR_BITS = 21 };
 
 static struct {
     int devices, capability, init, ptx_code;
     uint64_t memory;
+    bool count;
 } settings = {.devices = 1, .capability = 80, .memory = (uint64_t)1 << 31};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -86,6 +91,8 @@ static bool set_word(char *word)
         machine.seed = n;
     else if (strcmp(word, "watch") == 0)
         machine.watch = n != 0;
+    else if (strcmp(word, "count") == 0)
+        settings.count = n != 0;
     else
         return strcmp(word, "order") == 0 && set_order(value);
     return true;
@@ -135,6 +142,7 @@ static void drop_object(object *o)
 {
     if (o->kind == MODULE)
         ptx_module_free(o->module);
+    free(o->counts);
     o->kind = FREE_PLACE;
     counts.live_objects--;
 }
@@ -469,14 +477,56 @@ DRIVER int cuModuleGetFunction(object **function, object *module, const char *na
     return made ? SUCCESS : !good ? INVALID_HANDLE : kernel ? OUT_OF_MEMORY : NOT_FOUND;
 }
 
-static int launch(const object *function, unsigned n_groups, unsigned n_threads, const object *stream, void **arguments)
+/* Has what this launch executes added to the function's counts. */
+static bool begin_counting(object *function, ptx_sectors *sectors)
+{
+    const size_t n = ptx_kernel_ops(function->kernel);
+    if (!function->counts)
+        function->counts = calloc(n, sizeof *function->counts);
+    *sectors = (ptx_sectors){.seen = calloc((size_t)1 << SECTOR_BITS, sizeof *sectors->seen), .bits = SECTOR_BITS};
+    machine.counts = function->counts;
+    machine.sectors = sectors->seen ? sectors : NULL;
+    return function->counts && sectors->seen;
+}
+
+static void end_counting(object *function, ptx_sectors *sectors, unsigned n_groups)
+{
+    mock_kernel_counts *c = &function->counted;
+    machine.counts = NULL;
+    machine.sectors = NULL;
+    free(sectors->seen);
+    c->kernel = function->kernel;
+    c->counts = function->counts;
+    c->launches++;
+    c->groups += n_groups;
+    c->sectors_read += sectors->n_read;
+    c->sectors_written += sectors->n_written;
+}
+
+DRIVER int mock_cuda_kernel_counts(const char *name, mock_kernel_counts *out)
+{
+    for (int i = 0; i < MAX_OBJECTS; i++)
+        if (objects[i].kind == FUNCTION && objects[i].counts && strcmp(ptx_kernel_name(objects[i].kernel), name) == 0) {
+            *out = objects[i].counted;
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+
+static int launch(object *function, unsigned n_groups, unsigned n_threads, const object *stream, void **arguments)
 {
     if (!is_object(function, FUNCTION) || check_stream(stream) != SUCCESS)
         return INVALID_HANDLE;
     if (function->context != context_now())
         return INVALID_CONTEXT;
     counts.launches++;
-    if (ptx_launch(&machine, function->kernel, n_groups, n_threads, arguments))
+    ptx_sectors sectors;
+    if (settings.count && !begin_counting(function, &sectors))
+        return OUT_OF_MEMORY;
+    const bool good = ptx_launch(&machine, function->kernel, n_groups, n_threads, arguments);
+    if (settings.count)
+        end_counting(function, &sectors, n_groups);
+    if (good)
         return SUCCESS;
     memcpy(failure, machine.why, sizeof failure);
     fprintf(stderr, "mock of CUDA: %s\n", failure);

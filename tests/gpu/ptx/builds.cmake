@@ -19,3 +19,9 @@ comet_ptx_defaults(comet_mock_cuda)
 set_target_properties(comet_mock_cuda PROPERTIES C_VISIBILITY_PRESET hidden)
 target_link_libraries(comet_mock_cuda PRIVATE ptx_machine Threads::Threads m)
 target_link_options(comet_mock_cuda PRIVATE LINKER:--exclude-libs,ALL)
+
+# What kernels execute, for the model of speed; tools/count_gpu runs it.
+add_executable(count_kernels gpu/count/count_kernels.c gpu/mock_library.c)
+comet_unit_test_defaults(count_kernels gpu)
+target_link_libraries(count_kernels PRIVATE testing)
+add_dependencies(count_kernels comet_mock_cuda)

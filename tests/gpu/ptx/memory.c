@@ -135,6 +135,18 @@ static void note(group *g, const warp *w, const ptx_op *op, const u8 *p, u32 thr
 
 /* ---- counting ---- */
 
+static void mark_sector(ptx_sectors *s, u64 sector, bool write)
+{
+    const u64 mark = sector << 2 | (write ? 3 : 1), room = (u64)1 << s->bits;
+    u64 at = mark * 0x9E3779B97F4A7C15u >> (64 - s->bits);
+    while (s->seen[at] && s->seen[at] != mark)
+        at = (at + 1) % room;
+    if (s->seen[at])
+        return;
+    s->seen[at] = mark;
+    *(write ? &s->n_written : &s->n_read) += 1;
+}
+
 /* 32 is the number of banks of shared memory and the bytes of a sector. */
 static void count_access(const group *g, const u64 *addresses, u32 mask, const ptx_op *op, ptx_count *count)
 {
@@ -143,7 +155,7 @@ static void count_access(const group *g, const u64 *addresses, u32 mask, const p
     const bool shared =
         op->space == SPACE_SHARED || (op->space == SPACE_GENERIC && addresses[__builtin_ctz(mask)] >= SHARED_WINDOW);
     const u32 unit = shared ? 4 : 32, bytes = (u32)op->bytes * op->n_vector;
-    (void)g;
+    ptx_sectors *sectors = shared ? NULL : g->machine->sectors;
     if (op->space == SPACE_PARAM)
         return;
     for (u32 left = mask; left; left &= left - 1) {
@@ -155,6 +167,10 @@ static void count_access(const group *g, const u64 *addresses, u32 mask, const p
             if (known)
                 continue;
             units[n++] = u;
+            if (sectors && op->code != OP_STORE)
+                mark_sector(sectors, u, false);
+            if (sectors && op->code != OP_LOAD)
+                mark_sector(sectors, u, true);
             most = ++in_bank[u % 32] > most ? in_bank[u % 32] : most;
         }
     }

@@ -65,11 +65,19 @@ typedef struct ptx_buffer {
     size_t bytes;
 } ptx_buffer;
 
+/* Which sectors of global memory a launch has touched, each counted once however often. */
+typedef struct ptx_sectors {
+    uint64_t *seen; /* a table of marks, 2^bits of them, 0 where free */
+    unsigned bits;
+    uint64_t n_read, n_written;
+} ptx_sectors;
+
 typedef struct ptx_machine {
     enum ptx_order order;
-    uint64_t seed;     /* of PTX_SHUFFLED, and of what fresh registers and shared memory hold */
-    bool watch;        /* for conflicts in shared memory */
-    ptx_count *counts; /* NULL: nothing is counted */
+    uint64_t seed;        /* of PTX_SHUFFLED, and of what fresh registers and shared memory hold */
+    bool watch;           /* for conflicts in shared memory */
+    ptx_count *counts;    /* NULL: nothing is counted */
+    ptx_sectors *sectors; /* the same */
     size_t n_buffers;
     ptx_buffer buffers[PTX_MAX_BUFFERS];
     char why[PTX_WHY_BYTES]; /* the first thing that went wrong; "" if nothing did */
