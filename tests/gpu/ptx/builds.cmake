@@ -14,7 +14,7 @@ add_library(ptx_machine STATIC ${ptx_sources})
 comet_ptx_defaults(ptx_machine)
 target_link_libraries(ptx_machine PRIVATE m)
 
-add_library(comet_mock_cuda SHARED gpu/mock/driver.c)
+add_library(comet_mock_cuda SHARED gpu/mock/driver.c gpu/mock/memory.c)
 comet_ptx_defaults(comet_mock_cuda)
 set_target_properties(comet_mock_cuda PROPERTIES C_VISIBILITY_PRESET hidden)
 target_link_libraries(comet_mock_cuda PRIVATE ptx_machine Threads::Threads m)
