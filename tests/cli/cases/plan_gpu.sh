@@ -7,7 +7,7 @@ run 0 plan --gpu a100
 out_has 'a100: 108 multiprocessors at 1.41 GHz, memory of 1555 GB/s. By a model: no GPU has run it.'
 out_has 'relu ratio [0-9.]*, encode: [0-9]* GB/s, [0-9]* % of memory'
 out_has 'bn   ratio [0-9.]*, decode: [0-9]* GB/s, [0-9]* % of memory'
-out_has '^ *decode_16 .* [0-9]* %  integers'
+out_has '^ *decode_16 .* [0-9]* %  [a-z]'
 
 # No speed is above what memory allows: 4 bytes of each element and those of its code.
 run 0 plan --gpu b200 --json

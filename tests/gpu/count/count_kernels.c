@@ -5,11 +5,12 @@
  * usage: count_kernels MOCK KIND TENSOR BOUND PTX16 PTX32 SOURCE SASS
  *
  * TENSOR has bare f32 elements, 2 x 64 x 56 x 56 of them. PTX16 and PTX32 are the kernels compiled with -lineinfo from SOURCE,
- * whose comments `---- name ----` in kernels name the stages; "-" for one stage a kernel. SASS has lines "kernel instructions":
- * what ptxas makes of each kernel; "-" for as many as there are in the PTX.
+ * whose comments `---- name ----` in kernels name the stages; "-" for one stage a kernel. SASS is the output
+ * of tools/count_sass; "-" for as many instructions as there are in the PTX.
  *
  * An instruction of PTX has a number of slots, what a scheduler issues for it, by its type (`costs`). The slots of a kernel are
- * scaled so that they add up to the instructions that ptxas makes of it.
+ * scaled so that they add up to the instructions that ptxas makes of it, and arithmetic is shared out among two pipes as ptxas
+ * does.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,25 +209,39 @@ static void execute(job_run *r)
 
 /* ---- rows ---- */
 
-/* Instructions of the kernel that ptxas makes; 0 where that is not known. */
-static double sass_of(const char *table, const char *kernel)
+/* What ptxas makes of a kernel: instructions, those of the pipe for integers and those of the pipe for products. */
+typedef struct sass {
+    double all, integers, products;
+} sass;
+
+/* All 0 where that is not known. */
+static sass sass_of(const char *table, const char *kernel)
 {
     char word[NAME];
+    sass found = {0, 0, 0};
     snprintf(word, sizeof word, "%s ", kernel);
-    const char *found = table ? strstr(table, word) : NULL;
-    return found ? strtod(found + strlen(word), NULL) : 0;
+    const char *line = table ? strstr(table, word) : NULL;
+    if (line && sscanf(line + strlen(word), "%lf %lf %lf", &found.all, &found.integers, &found.products) != 3)
+        fail_because("no three numbers for %s", kernel);
+    return found;
 }
 
 static void print_kernel(const job_run *r, const char *kind, const char *direction, const mock_kernel_counts *c, const tally *t,
-                         double sass)
+                         const sass *made)
 {
-    const double n = (double)r->plan.n_elements, factor = sass > 0 ? sass / t->slots_written : 1;
+    const double n = (double)r->plan.n_elements, factor = made->all > 0 ? made->all / t->slots_written : 1;
+    const double arithmetic = made->integers + made->products;
     for (size_t i = 0; i < t->n; i++) {
         const stage *s = &t->stages[i];
+        double integers = s->pipe[PIPE_INT], products = s->pipe[PIPE_FMA];
+        if (arithmetic > 0) { /* ptxas moves instructions from one pipe to the other */
+            products = (s->pipe[PIPE_INT] + s->pipe[PIPE_FMA]) * made->products / arithmetic;
+            integers = (s->pipe[PIPE_INT] + s->pipe[PIPE_FMA]) * made->integers / arithmetic;
+        }
         printf("    {\"%s\", \"%s\", \"%s\", \"%s\", %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g},\n", kind, direction,
-               ptx_kernel_name(c->kernel), s->name, factor * s->slots / n, factor * s->pipe[PIPE_INT] / n,
-               factor * s->pipe[PIPE_FMA] / n, s->pipe[PIPE_XU] / n, s->pipe[PIPE_LSU] / n, s->pipe[PIPE_FP64] / n,
-               32 * s->sectors / n, i ? 0 : 32 * (double)c->sectors_read / n, i ? 0 : 32 * (double)c->sectors_written / n);
+               ptx_kernel_name(c->kernel), s->name, factor * s->slots / n, factor * integers / n, factor * products / n,
+               s->pipe[PIPE_XU] / n, s->pipe[PIPE_LSU] / n, s->pipe[PIPE_FP64] / n, 32 * s->sectors / n,
+               i ? 0 : 32 * (double)c->sectors_read / n, i ? 0 : 32 * (double)c->sectors_written / n);
     }
 }
 
@@ -244,7 +259,7 @@ int main(int argc, char **argv)
     }
     char why[PTX_WHY_BYTES];
     const bool by_line = strcmp(argv[5], "-") != 0;
-    char *source = by_line ? read_text(argv[7]) : NULL, *sass = strcmp(argv[8], "-") != 0 ? read_text(argv[8]) : NULL;
+    char *source = by_line ? read_text(argv[7]) : NULL, *table = strcmp(argv[8], "-") != 0 ? read_text(argv[8]) : NULL;
     ptx_module *lines[2] = {NULL, NULL};
     for (int i = 0; i < 2 && by_line; i++) {
         char *text = read_text(argv[5 + i]);
@@ -266,7 +281,8 @@ int main(int argc, char **argv)
         tally t;
         assert_int_equal(counted(kernels[i].kernel, &c), 0);
         tally_kernel(&c, lines[kernels[i].wide], source, &t);
-        print_kernel(&r, argv[2], kernels[i].direction, &c, &t, sass_of(sass, kernels[i].kernel));
+        const sass made = sass_of(table, kernels[i].kernel);
+        print_kernel(&r, argv[2], kernels[i].direction, &c, &t, &made);
     }
     comet_gpu_close(r.gpu);
     return 0;
