@@ -407,18 +407,24 @@ static void decode_move(decoder *d)
 
 /* ---- warps and groups ---- */
 
+/* shfl.sync.up and the like: the third word as a number. */
+static bool take_mode(decoder *d, enum ptx_code code, const char *const modes[4], u32 n_operands)
+{
+    d->op->code = (u16)code;
+    for (u32 i = 0; i < 4; i++)
+        if (is(d, 1, "sync") && is(d, 2, modes[i])) {
+            d->op->mode = (u8)i;
+            return need_operands(d, n_operands);
+        }
+    unknown(d, "unknown instruction");
+    return false;
+}
+
 static void decode_shuffle(decoder *d)
 {
     static const char *const modes[] = {"up", "down", "bfly", "idx"};
-    if (!is(d, 1, "sync") || !need_operands(d, 5))
+    if (!take_mode(d, OP_SHUFFLE, modes, 5))
         return;
-    d->op->code = OP_SHUFFLE;
-    d->op->mode = 4;
-    for (u32 i = 0; i < 4; i++)
-        if (is(d, 2, modes[i]))
-            d->op->mode = (u8)i;
-    if (d->op->mode == 4)
-        unknown(d, "unknown instruction");
     const operand *o = d->st->operands;
     u32 bytes = 4;
     d->op->d = need_register(d, o[0].name, &bytes);
@@ -434,15 +440,8 @@ static void decode_shuffle(decoder *d)
 static void decode_vote(decoder *d)
 {
     static const char *const modes[] = {"ballot", "all", "any", "uni"};
-    if (!is(d, 1, "sync") || !need_operands(d, 3))
+    if (!take_mode(d, OP_VOTE, modes, 3))
         return;
-    d->op->code = OP_VOTE;
-    d->op->mode = 4;
-    for (u32 i = 0; i < 4; i++)
-        if (is(d, 2, modes[i]))
-            d->op->mode = (u8)i;
-    if (d->op->mode == 4)
-        unknown(d, "unknown instruction");
     d->op->d = d->op->mode == VOTE_BALLOT ? source(d, &d->st->operands[0], 4) : predicate(d, &d->st->operands[0]);
     d->op->a = predicate(d, &d->st->operands[1]);
     d->op->wide = d->st->operands[1].negated;

@@ -9,7 +9,7 @@
 #include "gpu/ptx/alu.h"
 #include "gpu/ptx/inside.h"
 
-enum { UNKNOWN = ~0u };
+#define UNKNOWN UINT32_MAX
 
 typedef struct flow {
     const ptx_kernel *k;

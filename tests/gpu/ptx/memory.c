@@ -232,15 +232,20 @@ void memory_load(group *g, warp *w, const ptx_op *op, u32 mask, ptx_count *count
     }
 }
 
+/* The lane that is the j-th to write. */
+static u32 lane_in_order(const group *g, u32 j)
+{
+    return g->machine->order == PTX_BACKWARD ? PTX_WARP - 1 - j : j;
+}
+
 /* Where lanes write to one place, the last in the order of the machine wins. */
 void memory_store(group *g, warp *w, const ptx_op *op, u32 mask, ptx_count *count)
 {
     u8 *places[PTX_WARP];
-    const bool backward = g->machine->order == PTX_BACKWARD;
     if (!find_places(g, w, op, mask, true, count, places))
         return;
     for (u32 j = 0; j < PTX_WARP; j++) {
-        const u32 lane = backward ? PTX_WARP - 1 - j : j;
+        const u32 lane = lane_in_order(g, j);
         for (u32 i = 0; (mask >> lane & 1) && i < op->n_vector; i++)
             memcpy(places[lane] + (size_t)i * op->bytes, w->file + op->v[i] + (size_t)lane * op->stride, op->bytes);
     }
@@ -263,11 +268,10 @@ static u64 changed(const ptx_op *op, u64 old, u64 b, u64 c)
 void memory_atomic(group *g, warp *w, const ptx_op *op, u32 mask, ptx_count *count)
 {
     u8 *places[PTX_WARP];
-    const bool backward = g->machine->order == PTX_BACKWARD;
     if (!find_places(g, w, op, mask, true, count, places))
         return;
     for (u32 j = 0; j < PTX_WARP; j++) {
-        const u32 lane = backward ? PTX_WARP - 1 - j : j;
+        const u32 lane = lane_in_order(g, j);
         if (!(mask >> lane & 1))
             continue;
         const u64 old = load_bits(places[lane], op), b = load_bits(w->file + op->b + (size_t)lane * op->bytes, op),

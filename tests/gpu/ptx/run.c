@@ -167,17 +167,22 @@ static inline u64 to_u64(f64 v)
 
 /* ---- operations beside arithmetic ---- */
 
-#define LANES(mask, statement)                                  \
-    if ((mask) == ~0u) {                                        \
-        _Pragma("GCC ivdep") for (u32 l = 0; l < PTX_WARP; l++) \
-        {                                                       \
-            statement;                                          \
-        }                                                       \
-    } else {                                                    \
-        for (u32 left_ = (mask); left_; left_ &= left_ - 1) {   \
-            const u32 l = (u32)__builtin_ctz(left_);            \
-            statement;                                          \
-        }                                                       \
+#if defined(__clang__)
+#define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LANES_APART _Pragma("GCC ivdep")
+#endif
+#define LANES(mask, statement)                                \
+    if ((mask) == ~0u) {                                      \
+        LANES_APART for (u32 l = 0; l < PTX_WARP; l++)        \
+        {                                                     \
+            statement;                                        \
+        }                                                     \
+    } else {                                                  \
+        for (u32 left_ = (mask); left_; left_ &= left_ - 1) { \
+            const u32 l = (u32)__builtin_ctz(left_);          \
+            statement;                                        \
+        }                                                     \
     }
 
 static u32 *row32(const warp *w, u32 at)
