@@ -19,6 +19,7 @@ share() { sed -n 's/.*"share_of_memory_speed":\([0-9.e+-]*\).*/\1/p' .out; }
 if share | awk '!($1 > 0 && $1 < 0.9) { exit 1 }'; then pass; else fault "a speed above memory's"; fi
 
 # With the same multiprocessors, faster memory never makes it slower, nor a slower clock and fewer of them faster.
+# shellcheck disable=SC2154  # tests/cli/run sets comet
 speed() { "$comet" plan --gpu "$1" --json | sed -n 's/.*"bytes_per_s":\([0-9.e+-]*\),"mem.*/\1/p' | head -1; }
 if awk "BEGIN { exit !($(speed a100) <= $(speed a100-80gb) && $(speed t4) < $(speed a100)) }"; then pass; else fault "the order of speeds"; fi
 
