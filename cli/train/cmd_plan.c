@@ -1,5 +1,5 @@
 /* comet plan: the memory that training would need, for ways to compress and batches, and what fits a budget. Several ranks:
- * plan_ranks.c. */
+ * plan_ranks.c; GPUs: plan_gpu.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "train/plan_args.h"
+#include "train/plan_gpu.h"
 #include "train/plan_peak.h"
 #include "train/plan_place.h"
 #include "train/plan_ranks.h"
@@ -40,6 +41,7 @@ static const option options[] = {
      "with --ranks: each holds its part of the optimiser's state"},
     {0, "place", "MACHINE", set_text, AT(place),
      "where --ranks N of -j threads do best: a file, here, hwloc's FILE.xml or synthetic:TEXT"},
+    {0, "gpu", "NAME", set_text, AT(gpu), "how fast level fast is on a100, v100, t4 ... by a model; nothing is measured"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     OPTION_OPTIMISER(plan_args),
     OPTION_STATE(plan_args),
@@ -286,6 +288,8 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
         code = plan_peak_check(args);
     if (code == CLI_OK && args->place)
         return plan_place(args);
+    if (code == CLI_OK && args->gpu)
+        return plan_gpu(args->gpu, args->json);
     if (code == CLI_OK)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
     if (code == CLI_OK)
@@ -298,7 +302,7 @@ const verb verb_plan = {
     .name = "plan",
     .summary = "Predict the memory that training needs, the batch that fits, and how several ranks train",
     .computes = true,
-    .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
+    .usage = "--model NAME | --net FILE | --gpu NAME [--image N] [--memory SIZE] [--batch N] [options]",
     .details =
         "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"
         "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
@@ -312,7 +316,8 @@ const verb verb_plan = {
                 "  comet plan --model resnet50 --batch 32 --peak --compress fast\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n"
                 "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n"
-                "  comet plan --place cluster.txt --ranks 16 -j 8\n",
+                "  comet plan --place cluster.txt --ranks 16 -j 8\n"
+                "  comet plan --gpu a100\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),

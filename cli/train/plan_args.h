@@ -1,4 +1,4 @@
-/* The arguments of `comet plan`, for its parts: cmd_plan.c, plan_ranks.c. */
+/* The arguments of `comet plan`, for its parts: cmd_plan.c, plan_ranks.c and others. */
 #ifndef COMET_CLI_PLAN_ARGS_H
 #define COMET_CLI_PLAN_ARGS_H
 
@@ -32,6 +32,7 @@ typedef struct plan_args {
     groups_args groups;
     plan_ranks_args several;
     const char *place; /* a described machine, or NULL */
+    const char *gpu;   /* the name of one, or NULL */
     bool json, no_recompute, peak;
 } plan_args;
 

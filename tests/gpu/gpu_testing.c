@@ -340,3 +340,9 @@ const char *case_text(const sample_case *c)
              c->params.keep_support ? ", keep support" : "", c->params.dither ? ", dither" : "");
     return text;
 }
+
+uint64_t gpu_test_number(const char *variable, uint64_t otherwise)
+{
+    const char *text = getenv(variable);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}

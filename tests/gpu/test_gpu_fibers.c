@@ -18,12 +18,6 @@ static rig rig_of_fibers(const fiber_run *run)
     return r;
 }
 
-static uint64_t number_of(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void check_quiet(const sample_case *c, uint64_t seed)
 {
     if (fibers_complaint())
@@ -39,9 +33,9 @@ static void report(const char *what, const rig *r)
 
 static void run_cases(const char *what, enum fiber_build build, uint64_t n_cases, uint64_t most, size_t n_damaged)
 {
-    uint64_t begin = number_of("COMET_GPU_SEED", 1);
-    n_cases = number_of("COMET_GPU_CASES", n_cases);
-    n_damaged = (size_t)number_of("COMET_GPU_DAMAGED", n_damaged);
+    uint64_t begin = gpu_test_number("COMET_GPU_SEED", 1);
+    n_cases = gpu_test_number("COMET_GPU_CASES", n_cases);
+    n_damaged = (size_t)gpu_test_number("COMET_GPU_DAMAGED", n_damaged);
     rig sum = {.gpu = NULL};
     for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
         fiber_run run = {build, (enum fiber_order)(seed % N_FIBER_ORDERS), seed};
