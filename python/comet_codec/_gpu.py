@@ -116,9 +116,10 @@ def gpu():
         library = ctypes.CDLL(path)
         _declare(library)
     except (OSError, AttributeError) as error:
-        raise CometError(f"{path}, which serves tensors on GPUs, cannot be used: {error}; `cmake --build build --target comet_gpu` builds it in "
-                         "a source tree, COMET_GPU names its file", "library") from None
+        raise CometError(f"{path}, which serves tensors on GPUs, cannot be used: {error}; `cmake --build build --target comet_gpu` builds "
+                         "it in a source tree, COMET_GPU names its file", "library") from None
     found = library.comet_version().decode("ascii", "replace")
     if found != __version__:
-        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: build it again, or unset COMET_GPU", "library")
+        raise CometError(f"{path} is of version {found}, the Python package of {__version__}: build it again, or unset COMET_GPU",
+                         "library")
     return library

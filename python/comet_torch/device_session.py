@@ -7,6 +7,7 @@ Decoding leaves a status, too, which `check` looks at: once a step.
 """
 import ctypes
 import functools
+import sys
 
 import torch
 
@@ -31,7 +32,8 @@ def _rounded(n, unit=256):
 
 def _demand(result, what):
     if result.status:
-        raise CometError(f"{what} on the device failed: status {STATUS_NAMES.get(result.status, result.status)}, {result.bytes} bytes", "device")
+        status = STATUS_NAMES.get(result.status, result.status)
+        raise CometError(f"{what} on the device failed: status {status}, {result.bytes} bytes", "device")
 
 
 class Results:
@@ -96,15 +98,32 @@ class Frame:
         return result
 
 
+class Gpu:
+    """A device that the library has opened."""
+
+    def __init__(self, name):
+        self.handle = None  # also once it is closed: the garbage collector may do so before others that use it are gone
+        self.library, handle = gpu(), ctypes.c_void_p()
+        self.library.comet_gpu_open(name.encode(), None, ctypes.byref(handle))
+        self.handle = handle.value
+
+    def __del__(self):
+        handle, self.handle = self.handle, None
+        if handle:
+            self.library.comet_gpu_close(handle)
+
+
 class DeviceSession:
     def __init__(self, device):
-        self.library, self.device = gpu(), device
-        handle = ctypes.c_void_p()
-        self.library.comet_gpu_open(device.name.encode(), None, ctypes.byref(handle))
-        self.handle = handle.value
-        device.attach(self.library, self.handle)
+        self.gpu, self.device = Gpu(device.name), device
+        self.library, self.handle = self.gpu.library, self.gpu.handle
+        device.attach(self.gpu)
         self.slabs, self.decoded = [], Results(device)
         self.empty_strided = functools.partial(torch.empty_strided, device=device.torch_device)
+
+    def __del__(self):
+        if hasattr(self, "decoded") and not sys.is_finalizing():
+            self.device.wait()  # its kernels may be running
 
     def serves(self, role, tensor):
         return role in SERVED and tensor.dtype in _TYPES

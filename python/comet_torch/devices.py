@@ -29,8 +29,8 @@ class Cuda:
     def __init__(self, index):
         self.name, self.torch_device = f"cuda:{index}", torch.device("cuda", index)
 
-    def attach(self, library, handle):
-        """What DeviceSession has opened; memory is PyTorch's here."""
+    def attach(self, gpu):
+        """`gpu` is the library's view of this device (device_session.Gpu); memory is PyTorch's here."""
 
     def queue(self):
         return torch.cuda.current_stream(self.torch_device).cuda_stream or _LEGACY_STREAM
@@ -75,7 +75,8 @@ class Devices:
 
     def _open(self, device):
         if device.type != "cuda" or torch.version.cuda is None:
-            say_once(device.type, f"tensors on device {device.type} are left alone: this build codes those of the CPU and of CUDA.", stacklevel=6)
+            say_once(device.type, f"tensors on device {device.type} are left alone: this build codes those of the CPU and of CUDA.",
+                     stacklevel=6)
             return None
         try:
             return DeviceSession(Cuda(device.index))

@@ -219,7 +219,8 @@ class Hooks:
         """A content that is computed again from others, where that is possible."""
         content = None
         if saved.role is _RELU:
-            if self.assessor.adapts and saved.session is self.devices.host:  # a fixed bound is that of each tensor, not of what it is computed from
+            # A fixed bound is that of each tensor, not of what it is computed from.
+            if self.assessor.adapts and saved.session is self.devices.host:
                 content = rectified.derive(self, node, saved.tensor, site)
         elif not site.support:
             content = recompute.derive(self, saved.tensor, site)

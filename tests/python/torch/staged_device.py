@@ -15,9 +15,10 @@ class StagedBuffer:
         self.pointer = Pointer(memory.value, 0)
 
     def __del__(self):
-        if hasattr(self, "pointer"):
+        gpu = self.device.gpu
+        if hasattr(self, "pointer") and gpu.handle:
             self.device.finish()  # work of the queue may use it
-            self.device.library.comet_gpu_release(self.device.handle, self.pointer.memory)
+            gpu.library.comet_gpu_release(gpu.handle, self.pointer.memory)
 
 
 class StagedDevice:
@@ -27,14 +28,15 @@ class StagedDevice:
         self.name, self.torch_device = name, torch.device("cpu")
         self.n_reads = 0
 
-    def attach(self, library, handle):
-        self.library, self.handle = library, handle
+    def attach(self, gpu):
+        self.gpu, self.library, self.handle = gpu, gpu.library, gpu.handle
 
     def queue(self):
         return None  # its own
 
     def finish(self):
-        self.library.comet_gpu_finish(self.handle)
+        if self.gpu.handle:
+            self.library.comet_gpu_finish(self.handle)
 
     wait = finish
 

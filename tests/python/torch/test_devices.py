@@ -62,7 +62,8 @@ def test_frames_are_those_of_the_cpu(session, dtype, shape):
     for x, bound, frame in frames:
         array = x.numpy() if dtype != torch.bfloat16 else bits(x).numpy().view(np.uint16)
         expected = comet_codec.compress(array, eb="lossless" if bound.lossless else bound.eb, level="fast", profile="device",
-                                        keep_support=bound.keep_support, checksum=False, type=TYPES[dtype] if dtype == torch.bfloat16 else None)
+                                        keep_support=bound.keep_support, checksum=False,
+                                        type=TYPES[dtype] if dtype == torch.bfloat16 else None)
         assert bytes_of(session, frame) == expected
         decoded = torch.empty_like(x)
         session.decode(frame, decoded, x.numel() * x.element_size())
@@ -74,7 +75,8 @@ def test_frames_are_those_of_the_cpu(session, dtype, shape):
 
 
 def test_frames_take_as_much_as_they_have(session):
-    frames = [session.encode(Prepared(x, False), x, parse_bound(0.2)) for x in (values_of((100000,), torch.float32, seed) for seed in range(5))]
+    tensors = [values_of((100000,), torch.float32, seed) for seed in range(5)]
+    frames = [session.encode(Prepared(x, False), x, parse_bound(0.2)) for x in tensors]
     assert session.device.n_reads == 0  # the host does not wait for the device
     ends = [0]
     for frame in frames:
@@ -174,22 +176,32 @@ def test_training_with_adaptive_bounds():
     assert mem.figures.totals()["ratio"] > 2 and all(slab.n_live == 0 for slab in session.slabs)
 
 
+def spoil(session):
+    """Frames do not decode any more."""
+    decode = session.decode
+
+    def spoiled(frame, tensor, n_bytes):
+        frame.params.bound = frame.params.bound * 2 + 1
+        decode(frame, tensor, n_bytes)
+
+    session.decode = spoiled
+
+
 def test_a_failed_decode_stops_training():
-    net, optimizer = Net(), None
+    net = Net()
     optimizer = torch.optim.SGD(net.parameters(), 0.01)
     with comet_torch.compress(net, optimizer) as mem:
-        session = put_on(mem, NAME)
-        loss = net(torch.randn(16, 3, 32, 32)).square().mean()
-        decode = session.decode
-
-        def spoiled(frame, tensor, n_bytes):
-            frame.params.bound *= 2
-            decode(frame, tensor, n_bytes)
-
-        session.decode = spoiled
-        loss.backward()
+        spoil(put_on(mem, NAME))
+        net(torch.randn(16, 3, 32, 32)).square().mean().backward()
         with pytest.raises(CometError, match="decoding on the device failed"):
             optimizer.step()
+
+
+def test_a_failed_decode_of_the_last_step_is_told_at_the_end():
+    with pytest.raises(CometError, match="decoding on the device failed"):
+        with comet_torch.compress(eb=0.1) as mem:
+            spoil(put_on(mem, NAME))
+            Net()(torch.randn(16, 3, 32, 32)).square().mean().backward()
 
 
 def test_a_library_that_is_missing_is_said_once(monkeypatch):
