@@ -13,7 +13,7 @@ import os
 from ctypes import POINTER, c_bool, c_char_p, c_double, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 
-from ._library import MAX_DIMS, STATUS_NAMES, CometError
+from ._library import MAX_DIMS, STATUS_NAMES, CometError, declare
 from ._version import __version__
 
 FILE_NAMES = ("libcomet_gpu.so", "libcomet_gpu.so.0")
@@ -99,22 +99,13 @@ def _candidates():
     return [str(path) for path in files if path.is_file()] + [FILE_NAMES[1]]
 
 
-def _declare(library):
-    for name, arguments in _FALLIBLE.items():
-        function = getattr(library, "comet_" + name)
-        function.restype, function.argtypes, function.errcheck = c_int, arguments, _checked
-    for name, (result, arguments) in _OTHER.items():
-        function = getattr(library, "comet_" + name)
-        function.restype, function.argtypes = result, arguments
-
-
 @functools.lru_cache(maxsize=None)
 def gpu():
     """The library, loaded once. Raises CometError with the reason and what helps."""
     path = _candidates()[0]
     try:
         library = ctypes.CDLL(path)
-        _declare(library)
+        declare(library, "comet_", _FALLIBLE, _OTHER, _checked)
     except (OSError, AttributeError) as error:
         raise CometError(f"{path}, which serves tensors on GPUs, cannot be used: {error}; `cmake --build build --target comet_gpu` builds "
                          "it in a source tree, COMET_GPU names its file", "library") from None
