@@ -113,14 +113,14 @@ typedef struct lane_cursor {
     u32 line, place, column, tile, row, base;
 } lane_cursor;
 
-FUNCTION void enter_tile(const arrangement *a, lane_cursor *c)
+FUNCTION void enter_tile(SHARED const arrangement *a, lane_cursor *c)
 {
     u32 y = c->tile % a->tiles_a_channel * a->height + c->row;
     c->column = 0;
     c->base = y * a->columns * a->channels + c->tile / a->tiles_a_channel;
 }
 
-FUNCTION void enter_line(const arrangement *a, lane_cursor *c, u32 line)
+FUNCTION void enter_line(SHARED const arrangement *a, lane_cursor *c, u32 line)
 {
     c->line = line;
     c->place = 0;
@@ -129,13 +129,13 @@ FUNCTION void enter_line(const arrangement *a, lane_cursor *c, u32 line)
     enter_tile(a, c);
 }
 
-FUNCTION u32 element_at(const arrangement *a, const lane_cursor *c)
+FUNCTION u32 element_at(SHARED const arrangement *a, const lane_cursor *c)
 {
     u32 element = c->base + c->column * a->channels;
     return c->line < a->lines && c->place < a->width && c->tile < a->tiles && element < a->n ? element : NO_CELL;
 }
 
-FUNCTION void advance(const arrangement *a, lane_cursor *c)
+FUNCTION void advance(SHARED const arrangement *a, lane_cursor *c)
 {
     c->place++;
     c->column++;
@@ -189,7 +189,8 @@ FUNCTION u32 wave_context(u32 v)
     return (u32)(row >> 4 * (v % 16)) & 15u;
 }
 
-FUNCTION outlook look_at(const arrangement *a, const lane_cursor *c, u32 element, u32 predictor, GLOBAL const code_word *codes)
+FUNCTION outlook look_at(SHARED const arrangement *a, const lane_cursor *c, u32 element, u32 predictor,
+                         GLOBAL const code_word *codes)
 {
     const u32 top = c->row == 0, left = c->column == 0, right = c->column + 1 == a->columns;
     const u32 across = a->channels, up = a->channels * a->columns;
@@ -304,6 +305,7 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
     SHARED_ARRAY u32 lane_words[GROUP / 4]; /* a byte for each lane */
     SHARED_ARRAY u64 escaped[GROUP];
     SHARED_ARRAY u32 escape_end[PARTS];
+    SHARED_ARRAY arrangement arranged[2];
     SHARED_ARRAY u32 bad, order;
     SHARED u8 *lane_bits = (SHARED u8 *)lane_words;
     const u32 t = THREAD, lane = t % LANES, row = t / LANES;
@@ -388,12 +390,14 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
     if (q.mode == MODE_DITHER)
         q.key = chunk_key(job.seed, chunk);
     const u32 last_elements = n - (n_parts - 1) * part_elements;
-    const arrangement whole = arrange(&job, n_parts > 1 ? part_elements : last_elements), last = arrange(&job, last_elements);
+    if (t < 2) /* that of the last part, and of those before it */
+        arranged[t] = arrange(&job, t == 0 || n_parts == 1 ? last_elements : part_elements);
+    BARRIER();
+    const u32 n_steps = arranged[0].n_steps > arranged[1].n_steps ? arranged[0].n_steps : arranged[1].n_steps;
     u32 batch_at = parts_at + all_before;
     for (u32 batch = mine; batch < past; batch += PARTS) {
         const u32 part = batch + row, exists = part < past;
-        const arrangement a = part + 1 < n_parts ? whole : last;
-        const u32 n_steps = whole.n_steps > last.n_steps ? whole.n_steps : last.n_steps;
+        SHARED const arrangement *a = &arranged[part + 1 < n_parts];
         u32 part_at = batch_at, part_bytes = 0, good_part = 1;
         for (u32 p = batch; p < past && p < batch + PARTS; p++) {
             u32 size = u16_at(&in, sizes_at + 2 * p);
@@ -407,13 +411,13 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
         u32 state = goes ? STATE_LEAST + ((u32)bits_at(&stream, STATE_BITS * lane) & (STATE_LEAST - 1)) : STATE_LEAST;
         u32 stream_at = LANES * STATE_BITS;
         lane_cursor c;
-        enter_line(&a, &c, lane);
+        enter_line(a, &c, lane);
         for (u32 step = 0; step < n_steps; step++) {
-            const u32 moves = goes && step >= 2 * lane, element = moves ? element_at(&a, &c) : NO_CELL;
+            const u32 moves = goes && step >= 2 * lane, element = moves ? element_at(a, &c) : NO_CELL;
             outlook o = {0, 0, 0};
             u32 symbol = 0, shift = 0, raw_bits = 0;
             if (element != NO_CELL) {
-                o = look_at(&a, &c, element, s.predictor, part_codes);
+                o = look_at(a, &c, element, s.predictor, part_codes);
                 const u32 slot = state % SCALE;
                 symbol = symbols[o.context * SCALE + slot];
                 const u32 start = starts[o.context * (SYMBOLS + 1) + symbol],
@@ -449,7 +453,7 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
             if (element != NO_CELL)
                 part_codes[element] = (code_word)code_from(&o, z, s.identity);
             if (moves)
-                advance(&a, &c);
+                advance(a, &c);
             BARRIER_GLOBAL();
         }
         const u32 rest = 8 * part_bytes - stream_at;
