@@ -356,6 +356,26 @@ static void cell_computing(const run *r, page *p, size_t at)
     put_known_number(p, at, r->start, "seed", COUNT, "seed ", "");
 }
 
+/* What they sent is of the last process. */
+static void cell_ranks(const run *r, page *p, size_t at)
+{
+    char plain[HUMAN_BYTES + 8];
+    const char *wire = run_text(r->start, "compress_gradients");
+    const double sent = run_number(r->end, "exchange_sent_bytes"), whole = run_number(r->end, "exchange_plain_bytes");
+    if (!(run_number(r->start, "ranks") > 1))
+        return;
+    put_known_number(p, at, r->start, "ranks", COUNT, "", " processes");
+    if (run_flag(r->start, "sync_bn"))
+        next_part(p, at), page_put(p, "batch norm over all");
+    if (run_flag(r->start, "shard_optimiser"))
+        next_part(p, at), page_put(p, "optimiser shared out");
+    if (wire && strcmp(wire, "off") != 0)
+        put_known_text(p, at, r->start, "compress_gradients", "gradients travel as ", "");
+    put_known_number(p, at, r->end, "exchange_sent_bytes", BYTES, "sent ", "");
+    if (sent < whole)
+        page_format(p, " instead of %s", human(BYTES, whole, plain));
+}
+
 static void cell_machine(const run *r, page *p, size_t at)
 {
     put_known_text(p, at, r->start, "machine.cpu", "", "");
@@ -445,6 +465,7 @@ static void put_facts(const runs *all, page *p)
         {"rate", cell_rate},
         {"compression", cell_compression},
         {"computing", cell_computing},
+        {"ranks", cell_ranks},
         {"machine", cell_machine},
         {"program", cell_program},
         {"begun", cell_date},

@@ -21,28 +21,20 @@
 #include "kit/text.h"
 #include "kit/turns.h"
 #include "train/bench_batches.h"
+#include "train/bench_lists.h"
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/optimiser_args.h"
 #include "train/precision_args.h"
 #include "train/train_ranks.h"
 #include "train/train_setup.h"
 #include "train/train_tables.h"
 #include "verbs.h"
 
-enum { MAX_BATCHES = 16, MAX_MODES = MAX_TURNS, MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
+enum { MAX_STEPS = 10000, DISTINCT_BATCHES = 8 };
 /* Assessments before bounds may be held still: bounds begin narrow and double at each assessment. */
 enum { CLIMBED = 3 };
-
-typedef struct batch_list {
-    uint32_t n;
-    uint64_t items[MAX_BATCHES];
-} batch_list;
-
-typedef struct mode_list {
-    size_t n;
-    comet_compress_mode items[MAX_MODES];
-} mode_list;
 
 typedef struct bench_args {
     net_args net;
@@ -54,39 +46,9 @@ typedef struct bench_args {
     convolutions_list convolutions;
     precision_args precision;
     ranks_args ranks;
+    optimiser_args optimiser;
     bool json, in_process, turns, assess, table, no_recompute;
 } bench_args;
-
-static bool set_batches(void *target, const char *text, reason *why)
-{
-    batch_list *list = target;
-    if (!number_list(text, list->items, MAX_BATCHES, &list->n, why))
-        return false;
-    for (uint32_t i = 0; i < list->n; i++)
-        if (list->items[i] == 0 || list->items[i] > 1 << 20)
-            return reason_set(why, "a batch has 1 to 2^20 images");
-    return true;
-}
-
-/* "off,fast,dense". Off is moved to the front, so that the others can be compared with it. */
-static bool set_modes(void *target, const char *text, reason *why)
-{
-    mode_list list = {.n = 0};
-    for (const char *at = text; at;) {
-        char one[24];
-        comet_compress_mode mode;
-        if (list.n == MAX_MODES || !text_take_item(&at, one, sizeof one))
-            return reason_set(why, "'%.60s' is not a list of off, lossless, fast, dense and auto", text);
-        if (!mode_parse(one, &mode, why))
-            return false;
-        const size_t place = mode == COMET_COMPRESS_OFF ? 0 : list.n;
-        memmove(&list.items[place + 1], &list.items[place], (list.n - place) * sizeof mode);
-        list.items[place] = mode;
-        list.n++;
-    }
-    *(mode_list *)target = list;
-    return true;
-}
 
 static bool set_warm(void *target, const char *text, reason *why)
 {
@@ -107,6 +69,8 @@ static const option options[] = {
     {0, "batch", "LIST", set_batches, AT(batches), "batch sizes separated by commas (default 32)"},
     {0, "compress", "LIST", set_modes, AT(modes),
      "list of off, lossless, fast, dense and auto, separated by commas (default off)"},
+    OPTION_OPTIMISER(bench_args),
+    OPTION_STATE(bench_args),
     OPTION_NOISE(bench_args),
     OPTION_SIGMA(bench_args),
     OPTION_OVERHEAD(bench_args),
@@ -250,6 +214,7 @@ static comet_model_params model_params(const bench_args *args, setting s)
     params.fused_update = true;
     params.sync_batch_norm = args->ranks.sync_batch_norm;
     params.shard_optimiser = args->ranks.shard_optimiser;
+    optimiser_fill(&args->optimiser, &params.optimiser);
     compression_fill(&args->compression, s.mode, &params.compression);
     return params;
 }
@@ -397,6 +362,8 @@ static void command_of(const bench_args *args, setting s, command *c)
     if (args->image > 0)
         command_number(c, "--image", args->image);
     command_number(c, "--batch", s.batch);
+    command_text(c, "--optimiser", comet_optimiser_name(args->optimiser.kind));
+    command_text(c, "--optimiser-state", comet_state_format_name(args->optimiser.state));
     command_text(c, "--compress", mode_name(s.mode));
     command_share(c, "--noise", compression->noise);
     command_share(c, "--sigma", compression->sigma);
@@ -677,7 +644,9 @@ const verb verb_bench_train = {
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const bench_args){.steps = 8, .warm = 8, .rate = 1e-3, .compression = COMPRESSION_DEFAULTS},
+    .defaults =
+        &(const bench_args){
+            .steps = 8, .warm = 8, .rate = 1e-3, .optimiser = OPTIMISER_DEFAULTS, .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(bench_args),
     .run = run,
 };

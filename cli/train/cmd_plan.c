@@ -1,5 +1,5 @@
 /* comet plan: the memory that training would need, for ways to compress and batches, and what fits a budget. Several ranks:
- * plan_ranks.c. */
+ * plan_ranks.c; GPUs: plan_gpu.c. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,6 +8,8 @@
 #include "kit/json_out.h"
 #include "kit/progress.h"
 #include "train/plan_args.h"
+#include "train/plan_gpu.h"
+#include "train/plan_peak.h"
 #include "train/plan_place.h"
 #include "train/plan_ranks.h"
 #include "train/train_budget.h"
@@ -20,14 +22,18 @@ static const option options[] = {
     {0, "classes", "N", set_count, AT(net.classes), "classes of a built-in net (default: the net's own)"},
     {0, "image", "N", set_count, AT(image), "pixels on each side (default: the net's own)"},
     {0, "channels", "N", set_count, AT(channels), "channels of a built-in net's images (default: the net's own)"},
-    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; with --ranks of each: 32)"},
+    {0, "batch", "N", set_count, AT(batch), "only this batch, with its parts (default: 8 to 256; --peak, --ranks of each: 32)"},
+    {0, "peak", NULL, set_flag, AT(peak), "the moment with the highest memory, and every buffer in memory then"},
     {0, "ranks", "N|table", set_ranks, AT(several.ranks),
      "how fast N ranks train, or 1 to 1024 nodes (default: memory of one process)"},
     {0, "link", "RATE", set_link_rate, AT(several.link), "of each node, 100Gbit, 1Gbit/s ... (default 10Gbit)"},
     {0, "latency", "TIME", set_duration, AT(several.latency), "of a message between nodes, 5us, 0.2ms ... (default 50us)"},
+    {0, "mpi", "NAME", set_mpi, AT(several.mpi),
+     "whose memory counts: openmpi or mpich (default: the first that this build has)"},
     {0, "ranks-per-node", "N", set_count, AT(several.per_node), "that share a node and its link (default 1)"},
     {0, "step-time", "TIME", set_duration, AT(several.step_time), "of a rank alone (default: measured here)"},
-    {0, "compress", "MODE", set_mode, AT(compression.mode), "with --ranks: off, fast, dense, auto or lossless (default auto)"},
+    {0, "compress", "MODE", set_mode, AT(compression.mode),
+     "with --peak, --ranks: off, fast, dense, auto or lossless (default auto)"},
     {0, "compress-gradients", "HOW", set_gradients, AT(several.wire_bytes),
      "as sent: off (floats), bf16, or 8x for 8 times smaller (default off)"},
     {0, "sync-bn", NULL, set_flag, AT(several.sync_bn), "with --ranks: batch norms take the statistics of all ranks"},
@@ -35,8 +41,10 @@ static const option options[] = {
      "with --ranks: each holds its part of the optimiser's state"},
     {0, "place", "MACHINE", set_text, AT(place),
      "where --ranks N of -j threads do best: a file, here, hwloc's FILE.xml or synthetic:TEXT"},
+    {0, "gpu", "NAME", set_text, AT(gpu), "how fast level fast is on a100, v100, t4 ... by a model; nothing is measured"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
-    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_OPTIMISER(plan_args),
+    OPTION_STATE(plan_args),
     OPTION_FREEZE(plan_args),
     OPTION_NOISE(plan_args),
     OPTION_SIGMA(plan_args),
@@ -235,7 +243,7 @@ comet_model_params plan_model_params(const plan_args *args)
     precision_fill(&args->precision, &params);
     params.fused_update = true;
     params.freeze = args->groups.freeze[0] != '\0' ? args->groups.freeze : NULL;
-    comet_optimiser_init(&params.optimiser, args->optimiser);
+    optimiser_fill(&args->optimiser, &params.optimiser);
     compression_fill(&args->compression, COMET_COMPRESS_OFF, &params.compression);
     return params;
 }
@@ -278,12 +286,16 @@ static cli_exit run(const void *given, char **operands, size_t n_operands)
     cli_exit code = compression_check_rule(&args->compression);
     if (code == CLI_OK)
         code = plan_ranks_check(args);
+    if (code == CLI_OK)
+        code = plan_peak_check(args);
     if (code == CLI_OK && args->place)
         return plan_place(args);
+    if (code == CLI_OK && args->gpu)
+        return plan_gpu(args->gpu, args->json);
     if (code == CLI_OK)
         code = net_open(&args->net, (uint32_t)args->channels, (uint32_t)args->image, &net);
     if (code == CLI_OK)
-        code = args->several.ranks.given ? plan_ranks(args, net) : plan_memory(args, net);
+        code = args->several.ranks.given ? plan_ranks(args, net) : args->peak ? plan_peak(args, net) : plan_memory(args, net);
     comet_net_destroy(net);
     return code;
 }
@@ -292,7 +304,7 @@ const verb verb_plan = {
     .name = "plan",
     .summary = "Predict the memory that training needs, the batch that fits, and how several ranks train",
     .computes = true,
-    .usage = "--model NAME | --net FILE [--image N] [--memory SIZE] [--batch N] [options]",
+    .usage = "--model NAME | --net FILE | --gpu NAME [--image N] [--memory SIZE] [--batch N] [options]",
     .details =
         "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"
         "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
@@ -303,13 +315,16 @@ const verb verb_plan = {
         "of its own ('comet help distributed' has the model).\n",
     .examples = "  comet plan --model resnet50 --image 224 --memory 4GiB\n"
                 "  comet plan --model resnet18 --batch 64\n"
+                "  comet plan --model resnet50 --batch 32 --peak --compress fast\n"
                 "  comet plan --net mynet.txt --memory 512MiB --json\n"
                 "  comet plan --model resnet50 --ranks 64 --link 100Gbit --latency 5us\n"
-                "  comet plan --place cluster.txt --ranks 16 -j 8\n",
+                "  comet plan --place cluster.txt --ranks 16 -j 8\n"
+                "  comet plan --gpu a100\n",
     .operands = (const char *const[]){NULL},
     .options = options,
     .n_options = N_ITEMS(options),
-    .defaults = &(const plan_args){.compression = COMPRESSION_DEFAULTS,
+    .defaults = &(const plan_args){.optimiser = OPTIMISER_DEFAULTS,
+                                   .compression = COMPRESSION_DEFAULTS,
                                    .several = {.link = -1, .latency = -1, .step_time = -1, .wire_bytes = 4}},
     .args_bytes = sizeof(plan_args),
     .run = run,

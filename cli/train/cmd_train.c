@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +14,11 @@
 #include "train/compression_args.h"
 #include "train/convolutions.h"
 #include "train/figures.h"
+#include "train/optimiser_args.h"
 #include "train/precision_args.h"
 #include "train/rate_args.h"
 #include "train/run_config.h"
+#include "train/stop_signal.h"
 #include "train/train_budget.h"
 #include "train/train_ranks.h"
 #include "train/train_report.h"
@@ -26,7 +27,7 @@
 #include "verbs.h"
 
 #define WARMUP_SHARE 0.05 /* of a run */
-enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128, SIGNAL_EXIT = 128 };
+enum { SMALL_IMAGE = 64, SMALL_BATCH = 32, USUAL_BATCH = 128 };
 
 typedef struct train_args {
     net_args net;
@@ -38,11 +39,11 @@ typedef struct train_args {
     groups_args groups;
     ranks_args ranks;
     uint64_t epochs, accumulate, seed, max_steps, save_steps, patience, n_threads, loader_threads, queue;
-    comet_optimiser_kind optimiser;
+    optimiser_args optimiser;
     comet_schedule_kind schedule;
     rate_arg rate;
-    double momentum, weight_decay, warmup, clip, smoothing; /* negative: not given */
-    bool nesterov, resume, force, no_augment, no_recompute, weights_partial, json;
+    double warmup, smoothing; /* negative: not given */
+    bool resume, force, no_augment, no_recompute, weights_partial, json;
     const char *log, *out, *weights, *dump;
     uint64_t dump_step; /* 0: not given */
 } train_args;
@@ -63,16 +64,18 @@ static const option options[] = {
      "images in a step (default 128; 32 for images over 64 px); auto: as many as fit, 8 to 1024"},
     {0, "accumulate", "N", set_count, AT(accumulate), "average the gradients of N batches for each update (default 1)"},
     {0, "seed", "N", set_u64, AT(seed), "seed of weights, order and augmentation (default 0)"},
-    {0, "optimiser", "NAME", set_optimiser, AT(optimiser), "sgd or adamw (default sgd)"},
+    OPTION_OPTIMISER(train_args),
+    OPTION_STATE(train_args),
     {0, "rate", "R|find", set_rate, AT(rate),
      "largest learning rate (default: computed from the batch); find: a range test of 100 steps"},
     {0, "schedule", "NAME", set_schedule, AT(schedule), "constant, step (x 0.1 twice), cosine or onecycle (default onecycle)"},
     {0, "warmup", "EPOCHS", set_positive, AT(warmup),
      "epochs of linear warm-up; not for onecycle (default 5 % of the run, 0 with --rate R)"},
-    {0, "momentum", "M", set_share, AT(momentum), "momentum of sgd (default 0.9)"},
-    {0, "nesterov", NULL, set_flag, AT(nesterov), "Nesterov's momentum"},
-    {0, "weight-decay", "W", set_positive, AT(weight_decay), "weight decay as in PyTorch (default sgd 5e-4, adamw 0.01)"},
-    {0, "clip", "NORM", set_positive, AT(clip), "largest norm of the whole gradient (default: no limit)"},
+    {0, "momentum", "M", set_share, AT(optimiser.momentum), "momentum of sgd (default 0.9)"},
+    {0, "nesterov", NULL, set_flag, AT(optimiser.nesterov), "Nesterov's momentum"},
+    {0, "weight-decay", "W", set_positive, AT(optimiser.weight_decay),
+     "weight decay as in PyTorch (default sgd 5e-4, adamw 0.01)"},
+    {0, "clip", "NORM", set_positive, AT(optimiser.clip), "largest norm of the whole gradient (default: no limit)"},
     {0, "smoothing", "S", set_share, AT(smoothing), "label smoothing (default 0)"},
     {0, "patience", "N", set_any_count, AT(patience), "stop after N epochs without a better top-1 (default 0: never)"},
     {0, "weights", "FILE", set_text, AT(weights),
@@ -122,29 +125,6 @@ typedef struct session {
     train_ranks ranks;
 } session;
 
-/* ---- signals ---- */
-
-static volatile sig_atomic_t stop_signal;
-
-static void on_signal(int number)
-{
-    stop_signal = number;
-    comet_dist_hold(); /* with other ranks: a launcher may else kill all of them before the step is finished */
-}
-
-/* A signal that was ignored at the start (nohup, a job in the background of a script) stays ignored. The second signal ends
- * the program at once. */
-static void catch_signals(void)
-{
-    static const int numbers[] = {SIGINT, SIGTERM};
-    const struct sigaction stop = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_RESETHAND};
-    for (size_t i = 0; i < N_ITEMS(numbers); i++) {
-        struct sigaction now;
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            sigaction(numbers[i], &stop, NULL);
-    }
-}
-
 /* ---- settings ---- */
 
 static uint32_t usual_batch(const comet_net *net)
@@ -168,13 +148,7 @@ static void fill_model(const train_args *args, comet_model_params *model)
     model->accumulate = (uint32_t)args->accumulate;
     model->freeze = text_or_null(args->groups.freeze);
     model->rates = text_or_null(args->groups.rates);
-    comet_optimiser_init(&model->optimiser, args->optimiser);
-    model->optimiser.nesterov = args->nesterov;
-    model->optimiser.clip_norm = (float)args->clip;
-    if (args->momentum >= 0)
-        model->optimiser.momentum = (float)args->momentum;
-    if (args->weight_decay >= 0)
-        model->optimiser.weight_decay = (float)args->weight_decay;
+    optimiser_fill(&args->optimiser, &model->optimiser);
     compression_fill(&args->compression, args->compression.mode.value, &model->compression);
     /* A step that may fail half way, on a full disk, must leave the weights unchanged. */
     model->fused_update = model->accumulate <= 1 && !(model->optimiser.clip_norm > 0);
@@ -204,7 +178,7 @@ static void fill_params(const train_args *args, const session *s, comet_train_pa
     p->dump = ranks_is_first(&s->ranks) ? args->dump : NULL;
     p->dump_step = args->dump_step;
     p->event = train_report_event;
-    p->stop = &stop_signal;
+    p->stop = &stop_signal_flag;
 }
 
 static cli_exit check_args(const train_args *args)
@@ -215,15 +189,12 @@ static cli_exit check_args(const train_args *args)
         return fail(CLI_USAGE, "--save-steps needs --out DIR");
     if (args->warmup > 0 && args->schedule == COMET_SCHEDULE_ONECYCLE)
         return fail(CLI_USAGE, "--warmup has no effect with onecycle, which has its own warm-up; use --schedule cosine");
-    if (args->nesterov && (args->optimiser == COMET_OPTIMISER_ADAMW || args->momentum == 0))
-        return fail(CLI_USAGE, "--nesterov is for sgd with momentum");
-    if (args->momentum >= 0 && args->optimiser == COMET_OPTIMISER_ADAMW)
-        return fail(CLI_USAGE, "--momentum is for sgd");
     if (args->weights_partial && !args->weights)
         return fail(CLI_USAGE, "--weights-partial needs --weights FILE");
     if (args->dump_step > 0 && !args->dump)
         return fail(CLI_USAGE, "--dump-step needs --dump-activations DIR");
-    return compression_check(&args->compression);
+    const cli_exit code = optimiser_check_args(&args->optimiser);
+    return code == CLI_OK ? compression_check(&args->compression) : code;
 }
 
 /* The batch of all ranks together: what is asked for, that of the run that goes on, or what suits the images. */
@@ -368,7 +339,7 @@ static void settle_schedule(const train_args *args, const run_settings *earlier,
     const uint64_t n_images = info_of(p->train_data).n_images;
     const uint64_t updates = n_images / images_per_update(p); /* an epoch's */
     const uint64_t n_steps = (uint64_t)llround(epochs_of(args, p) * (double)updates);
-    p->schedule.rate = comet_default_rate(p->net, args->optimiser, images_per_update(p), n_steps);
+    p->schedule.rate = comet_default_rate(p->net, args->optimiser.kind, images_per_update(p), n_steps);
     if (!args->rate.find)
         note_default_rate(p, n_steps, report);
 }
@@ -439,16 +410,10 @@ static cli_exit learnt_nothing(const train_args *args, const comet_train_params 
                 result->last.start_loss, result->last.lowest_loss, p->schedule.rate / 10, kept);
 }
 
-/* Where there was no signal here, another rank had it. */
-static cli_exit signal_exit(void)
-{
-    return (cli_exit)(SIGNAL_EXIT + (stop_signal ? stop_signal : SIGTERM));
-}
-
 static cli_exit stopped_early(void)
 {
     say("stopped by a signal during the search for a rate; nothing was saved");
-    return signal_exit();
+    return stop_signal_exit();
 }
 
 /* `path` in `absolute`, for programs that run in another folder; `path` itself, which may be NULL, where that is not possible.
@@ -478,7 +443,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
     run_config config = {.params = p, .report = report};
     p->event = reports ? run_config_event : NULL;
     p->user = &config;
-    catch_signals();
+    stop_signal_catch();
     if (finds_rate) {
         bool stopped = false;
         const cli_exit code = find_rate(args, p, report, &stopped);
@@ -488,6 +453,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
     report->log.params = p;
     report->log.data = args->data.spec;
     report->log.memory_limit = args->budget.memory;
+    report->log.ranks = &args->ranks;
     const comet_status status = comet_train_run(p, &result);
     if (status != COMET_OK) {
         train_log_failure(&report->log, status, comet_last_error());
@@ -509,7 +475,7 @@ static cli_exit train(const train_args *args, bool finds_rate, const comet_train
         !args->out       ? "nothing was saved: --out was not given"
         : result.unsaved ? "its checkpoint was not written"
                          : "--resume continues from there");
-    return signal_exit();
+    return stop_signal_exit();
 }
 
 /* Texts that a run has from its checkpoint; for comet_text_free. */
@@ -664,13 +630,11 @@ const verb verb_train = {
     .options = options,
     .n_options = N_ITEMS(options),
     .defaults = &(const train_args){.epochs = 10,
-                                    .optimiser = COMET_OPTIMISER_SGD,
+                                    .optimiser = OPTIMISER_DEFAULTS,
                                     .schedule = COMET_SCHEDULE_ONECYCLE,
                                     .rate = {.value = -1},
                                     .n_threads = THREADS_AUTO,
                                     .warmup = -1,
-                                    .momentum = -1,
-                                    .weight_decay = -1,
                                     .compression = COMPRESSION_DEFAULTS},
     .args_bytes = sizeof(train_args),
     .run = run,

@@ -8,7 +8,6 @@
 
 #include "kit/child.h"
 #include "kit/progress.h"
-#include "kit/text.h"
 
 bool convolutions_parse(const char *text, comet_convolutions *value, reason *why)
 {
@@ -28,20 +27,6 @@ bool set_convolutions(void *target, const char *text, reason *why)
     convolutions_arg *arg = target;
     arg->given = convolutions_parse(text, &arg->value, why);
     return arg->given;
-}
-
-bool set_convolutions_list(void *target, const char *text, reason *why)
-{
-    convolutions_list list = {.n = 0};
-    for (const char *at = text; at; list.n++) {
-        char one[24];
-        if (list.n == MAX_CONVOLUTIONS || !text_take_item(&at, one, sizeof one))
-            return reason_set(why, "'%.60s' is not a list of rule, timed and direct", text);
-        if (!convolutions_parse(one, &list.items[list.n], why))
-            return false;
-    }
-    *(convolutions_list *)target = list;
-    return true;
 }
 
 /* ---- the trial ---- */

@@ -13,15 +13,6 @@ typedef struct convolutions_arg {
 bool convolutions_parse(const char *text, comet_convolutions *value, reason *why);
 bool set_convolutions(void *target, const char *text, reason *why); /* convolutions_arg */
 
-enum { MAX_CONVOLUTIONS = 16 };
-
-typedef struct convolutions_list {
-    size_t n;
-    comet_convolutions items[MAX_CONVOLUTIONS];
-} convolutions_list;
-
-bool set_convolutions_list(void *target, const char *text, reason *why); /* convolutions_list */
-
 enum { CONVOLUTIONS_TEXT_BYTES = 160 };
 
 /* Where a model is to have timed convolutions and no choices are known yet, chooses in a process of its own, so that the memory

@@ -1,9 +1,10 @@
-/* The arguments of `comet plan`, for its parts: cmd_plan.c, plan_ranks.c. */
+/* The arguments of `comet plan`, for its parts: cmd_plan.c, plan_ranks.c and others. */
 #ifndef COMET_CLI_PLAN_ARGS_H
 #define COMET_CLI_PLAN_ARGS_H
 
 #include "train/compression_args.h"
 #include "train/convolutions.h"
+#include "train/optimiser_args.h"
 #include "train/precision_args.h"
 #include "train/train_setup.h"
 
@@ -17,6 +18,7 @@ typedef struct ranks_arg {
 typedef struct plan_ranks_args {
     ranks_arg ranks;
     uint64_t per_node;
+    const struct mpi_kind *mpi;      /* NULL: of this build's first module */
     double link, latency, step_time; /* bytes/s, seconds; negative: not given */
     double wire_bytes;               /* on the wire for a gradient of 4 bytes */
     bool sync_bn, shard_optimiser;
@@ -26,13 +28,14 @@ typedef struct plan_args {
     net_args net;
     compression_args compression;
     uint64_t image, channels, batch, memory, n_threads, queue;
-    comet_optimiser_kind optimiser;
+    optimiser_args optimiser;
     convolutions_arg convolutions;
     precision_args precision;
     groups_args groups;
     plan_ranks_args several;
     const char *place; /* a described machine, or NULL */
-    bool json, no_recompute;
+    const char *gpu;   /* the name of one, or NULL */
+    bool json, no_recompute, peak;
 } plan_args;
 
 /* The model that all forecasts are about, without compression. */

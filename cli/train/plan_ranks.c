@@ -2,10 +2,12 @@
 #include "train/plan_ranks.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/threads.h"
+#include "comet/dist.h"
 #include "comet/scaling.h"
 #include "kit/json_out.h"
 #include "kit/number.h"
@@ -21,6 +23,13 @@ static const double usual_link = 1.25e9, usual_latency = 50e-6;
 /* Gradients have this share of a link's rate: the rest is headers, and moments in which the next message has not been asked for
  * yet. Measured between namespaces at 0.3 and 1 Gbit/s. */
 static const double usable_share = 0.8;
+/* What an MPI takes itself with two ranks, in libraries and in memory that it shares. Measured: Open MPI 4.1.4, MPICH 4.0.2
+ * with UCX. */
+typedef struct mpi_kind {
+    const char *name;
+    uint64_t bytes;
+} mpi_kind;
+static const mpi_kind mpi_kinds[] = {{"openmpi", 7 << 20}, {"mpich", 70 << 20}};
 /* What forward has of a step whose time is given; the rest is backward, by multiply-adds; the update is in backward. */
 static const double forward_share = 1.0 / 3;
 
@@ -34,6 +43,31 @@ bool set_ranks(void *target, const char *text, reason *why)
         return true;
     const reason number = *why;
     return reason_set(why, "%.200s; nor is it 'table'", number.text);
+}
+
+static const mpi_kind *find_mpi(const char *name)
+{
+    for (size_t i = 0; i < N_ITEMS(mpi_kinds); i++)
+        if (strcmp(name, mpi_kinds[i].name) == 0)
+            return &mpi_kinds[i];
+    return NULL;
+}
+
+bool set_mpi(void *target, const char *text, reason *why)
+{
+    const mpi_kind *found = find_mpi(text);
+    *(const mpi_kind **)target = found;
+    return found || reason_set(why, "'%.60s' is neither openmpi nor mpich", text);
+}
+
+/* What is not known is taken for the larger. */
+static const mpi_kind *mpi_of(const plan_args *args)
+{
+    comet_dist_module_info info = {.size = sizeof info};
+    if (args->several.mpi)
+        return args->several.mpi;
+    const mpi_kind *found = comet_dist_module(0, &info) ? find_mpi(info.name) : NULL;
+    return found ? found : &mpi_kinds[N_ITEMS(mpi_kinds) - 1];
 }
 
 bool set_link_rate(void *target, const char *text, reason *why)
@@ -72,12 +106,12 @@ cli_exit plan_ranks_check(const plan_args *args)
                           "--place takes a machine, --ranks N, --ranks-per-node and -j; it is about no net and no link")
                    : CLI_OK;
     if (!r->ranks.given) {
-        if ((r->per_node == 0 && r->link < 0 && r->latency < 0 && r->step_time < 0 && !r->sync_bn && !r->shard_optimiser &&
-             r->wire_bytes == 4 && !args->compression.mode.given))
+        if ((r->per_node == 0 && r->link < 0 && r->latency < 0 && r->step_time < 0 && !r->mpi && !r->sync_bn &&
+             !r->shard_optimiser && r->wire_bytes == 4 && (args->peak || !args->compression.mode.given)))
             return CLI_OK;
         return fail(CLI_USAGE,
-                    "--link, --latency, --ranks-per-node, --step-time, --compress, --compress-gradients, --sync-bn and "
-                    "--shard-optimiser are for --ranks N or --ranks table");
+                    "--link, --latency, --mpi, --ranks-per-node, --step-time, --compress, --compress-gradients, --sync-bn and "
+                    "--shard-optimiser are for --ranks N or --ranks table; --compress is for --peak, too");
     }
     if (r->ranks.table && r->link >= 0)
         return fail(CLI_USAGE, "--ranks table is for links of 10, 100 and 400 Gbit/s; --link needs --ranks N");
@@ -195,20 +229,31 @@ typedef struct prediction {
     uint64_t peak;
 } prediction;
 
-/* Buffers of messages: two pieces of each of two buckets, for every rank; see src/dist/reduction.c. */
-static uint64_t message_bytes(uint32_t n_ranks)
+/* Buffers of messages; a gradient of fewer than 2 bytes is coded, and leaves a float over. */
+static cli_exit message_bytes(const one_rank *o, uint32_t n_ranks, uint64_t *bytes)
 {
-    const uint64_t even = (512 << 10) / n_ranks, most = 128 << 10, least = 4 << 10;
-    return 4 * sizeof(float) * n_ranks * (even > most ? most : even < least ? least : even);
+    const double wire_bytes = o->args->several.wire_bytes;
+    const bool coded = wire_bytes < 4 && !(fabs(wire_bytes - 2) < 1e-9);
+    comet_dist_params params;
+    comet_dist_params_init(&params);
+    params.wire = coded ? COMET_WIRE_CODED : wire_bytes < 4 ? COMET_WIRE_BF16 : COMET_WIRE_F32;
+    const comet_status status = comet_dist_message_bytes(&params, n_ranks, bytes);
+    *bytes += coded ? (uint64_t)o->gradient_bytes : 0;
+    return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }
 
-/* Beside what a rank alone needs: buckets and messages; less what the others hold of the optimiser. */
-static uint64_t peak_of(const one_rank *o, const prediction *p)
+/* Beside what a rank alone needs: buckets, messages and MPI; less what the others hold of the optimiser. */
+static cli_exit find_peak(const one_rank *o, prediction *p)
 {
-    const uint64_t more = p->n_ranks > 1 ? p->scaling.bucket_bytes + message_bytes(p->n_ranks) : 0,
-                   state = o->forecast.model.optimiser;
-    const uint64_t elsewhere = o->args->several.shard_optimiser ? state - state / p->n_ranks : 0;
-    return o->forecast.peak + more - elsewhere;
+    const uint64_t state = o->forecast.model.optimiser;
+    uint64_t messages = 0;
+    p->peak = o->forecast.peak;
+    if (p->n_ranks == 1)
+        return CLI_OK;
+    const cli_exit code = message_bytes(o, p->n_ranks, &messages);
+    p->peak += p->scaling.bucket_bytes + messages + mpi_of(o->args)->bytes;
+    p->peak -= o->args->several.shard_optimiser ? state - state / p->n_ranks : 0;
+    return code;
 }
 
 static cli_exit predict(const one_rank *o, uint32_t n_ranks, double link, prediction *p)
@@ -236,8 +281,7 @@ static cli_exit predict(const one_rank *o, uint32_t n_ranks, double link, predic
     if (status != COMET_OK)
         return fail_status(status, NULL);
     p->images_per_s = (double)n_ranks * o->batch / p->scaling.step;
-    p->peak = peak_of(o, p);
-    return CLI_OK;
+    return find_peak(o, p);
 }
 
 /* ---- what is printed ---- */
@@ -263,6 +307,7 @@ static cli_exit print_object(const one_rank *o, const prediction *p)
     json_add_double(&j, "moving_s", p->scaling.moving);
     json_add_double(&j, "waited_s", p->scaling.waited);
     json_add_double(&j, "hidden_share", p->scaling.hidden);
+    json_add_text(&j, "mpi", mpi_of(o->args)->name);
     json_add_u64(&j, "peak_bytes", p->peak);
     return json_print(&j);
 }
@@ -288,7 +333,7 @@ static void print_one_rank(const one_rank *o)
         printf("(given)\n");
 }
 
-static void print_prediction(const prediction *p)
+static void print_prediction(const one_rank *o, const prediction *p)
 {
     char size[SIZE_TEXT_BYTES];
     const comet_scaling *s = &p->scaling;
@@ -301,7 +346,10 @@ static void print_prediction(const prediction *p)
     printf("%-26s %10.3f s in %" PRIu32 " buckets\n", "gradients are moving", s->moving, s->n_buckets);
     printf("%-26s %10.3f s\n", "a rank waits", s->waited);
     printf("%-26s %10.1f %%\n", "hidden of the transfer", 100 * s->hidden);
-    printf("%-26s %12s\n", "peak memory of a rank", comet_size_text(p->peak, size));
+    printf("%-26s %12s", "peak memory of a rank", comet_size_text(p->peak, size));
+    if (p->n_ranks > 1)
+        printf(" with %s", mpi_of(o->args)->name);
+    putchar('\n');
 }
 
 static void print_table_head(void)
@@ -355,7 +403,7 @@ static cli_exit plan_one(const one_rank *o)
         return code;
     if (o->args->json)
         return print_object(o, &p);
-    print_prediction(&p);
+    print_prediction(o, &p);
     return CLI_OK;
 }
 

@@ -4,6 +4,7 @@
 
 #include "train/plan_args.h"
 
+bool set_mpi(void *target, const char *text, reason *why);       /* const mpi_kind *: openmpi or mpich */
 bool set_ranks(void *target, const char *text, reason *why);     /* ranks_arg, 1 to 65536 or "table" */
 bool set_link_rate(void *target, const char *text, reason *why); /* double, bytes/s, as number_rate takes it */
 bool set_duration(void *target, const char *text, reason *why);  /* double, seconds, as number_seconds takes it */

@@ -16,10 +16,20 @@
 enum { NUMBER_BYTES = 40, CONFIG_BYTES = 1 << 20 };
 
 /* Not options of the run, or written from its parameters. */
-static const char *const left_out[] = {
-    "config",       "out",        "log",       "resume",  "force",        "json",   "quiet",    "dump-activations", "dump-step",
-    "batch",        "accumulate", "seed",      "epochs",  "optimiser",    "rate",   "schedule", "warmup",           "momentum",
-    "weight-decay", "clip",       "smoothing", "threads", "convolutions", "freeze", "rate-of",  "precision",        NULL};
+static const char *const left_out[] = {"config",       "out",
+                                       "log",          "resume",
+                                       "force",        "json",
+                                       "quiet",        "dump-activations",
+                                       "dump-step",    "batch",
+                                       "accumulate",   "seed",
+                                       "epochs",       "optimiser",
+                                       "rate",         "schedule",
+                                       "warmup",       "momentum",
+                                       "weight-decay", "clip",
+                                       "smoothing",    "threads",
+                                       "convolutions", "freeze",
+                                       "rate-of",      "optimiser-state",
+                                       "precision",    NULL};
 
 static void add_u64(json *j, const char *name, uint64_t value)
 {
@@ -56,6 +66,7 @@ static void add_params(json *j, const comet_train_params *p)
     add_u64(j, "epochs", p->epochs);
     add_u64(j, "seed", m->seed);
     config_add(j, "optimiser", comet_optimiser_name(o->kind));
+    config_add(j, "optimiser-state", comet_state_format_name(o->state));
     add_double(j, "rate", p->schedule.rate);
     config_add(j, "schedule", comet_schedule_name(p->schedule.kind));
     if (p->schedule.kind != COMET_SCHEDULE_ONECYCLE)

@@ -116,6 +116,7 @@ void json_add_memory(json *j, const comet_memory *m)
     json_add_u64(j, "optimiser_bytes", m->optimiser);
     json_add_u64(j, "scratch_bytes", m->scratch);
     json_add_u64(j, "assessing_bytes", m->assessing);
+    json_add_u64(j, "messages_bytes", m->messages);
     json_add_u64(j, "program_bytes", comet_program_rss());
     json_add_u64(j, "planned_bytes", m->total);
 }
@@ -214,6 +215,7 @@ static void add_optimiser(json *j, const comet_train_params *p)
     const comet_optimiser *o = &p->model.optimiser;
     const bool sgd = o->kind == COMET_OPTIMISER_SGD;
     json_add_text(j, "optimiser", comet_optimiser_name(o->kind));
+    json_add_text(j, "optimiser_state", comet_state_format_name(o->state));
     json_add_double(j, "momentum", sgd ? decimal(o->momentum) : NAN);
     if (sgd)
         json_add_bool(j, "nesterov", o->nesterov);
@@ -260,24 +262,31 @@ static void add_how_to_hold(json *j, const train_log *log)
     json_add_text(j, "convolution_choices", log->params->model.convolution_choices);
 }
 
-/* Null for a run alone. */
-static void add_rank_figures(json *j, const comet_train_event *e)
+/* Null for a run alone. Bytes count from `sent` and `plain` on. */
+static void add_rank_figures(json *j, const comet_train_event *e, uint64_t sent, uint64_t plain)
 {
+    static const char *const names[] = {"rank_waited_seconds", "rank_peak_bytes", "exchange_sent_bytes",
+                                        "exchange_plain_bytes"};
     if (e->n_ranks < 2 || !e->rank_waited) {
-        json_add_null(j, "rank_waited_seconds");
-        json_add_null(j, "rank_peak_bytes");
+        for (size_t i = 0; i < N_ITEMS(names); i++)
+            json_add_null(j, names[i]);
         return;
     }
-    json_add_doubles(j, "rank_waited_seconds", e->rank_waited, e->n_ranks);
-    json_add_numbers(j, "rank_peak_bytes", e->rank_peaks, e->n_ranks);
+    json_add_doubles(j, names[0], e->rank_waited, e->n_ranks);
+    json_add_numbers(j, names[1], e->rank_peaks, e->n_ranks);
+    json_add_u64(j, names[2], e->exchange_sent_bytes - sent);
+    json_add_u64(j, names[3], e->exchange_plain_bytes - plain);
 }
 
-static void add_ranks(json *j, const comet_model_params *m)
+static void add_ranks(json *j, const train_log *log)
 {
+    const comet_model_params *m = &log->params->model;
     const uint32_t n = m->ranks ? m->ranks->n_ranks : 1;
     json_add_u64(j, "ranks", n);
     json_add_bool(j, "sync_bn", n > 1 && m->sync_batch_norm);
     json_add_bool(j, "shard_optimiser", n > 1 && m->shard_optimiser);
+    json_add_text(j, "compress_gradients", n > 1 ? wire_name(log->ranks->wire) : NULL);
+    json_add_text(j, "reduce", n > 1 ? log->ranks->reduce_with_mpi ? "mpi" : "ordered" : NULL);
 }
 
 static void log_start(train_log *log, const comet_train_event *e)
@@ -292,7 +301,7 @@ static void log_start(train_log *log, const comet_train_event *e)
     json_add_u64(&j, "parameters", whole_size(net).parameters);
     add_data(&j, log);
     add_schedule(&j, log, e);
-    add_ranks(&j, &log->params->model);
+    add_ranks(&j, log);
     json_add_text(&j, "out", log->params->out);
     add_how_to_hold(&j, log);
     json_add_memory(&j, &memory);
@@ -420,9 +429,11 @@ static void log_epoch(train_log *log, const comet_train_event *e)
     json_add_double(&j, "eval_seconds", e->eval_seconds);
     json_add_u64(&j, "peak_rss_bytes", e->peak_rss_bytes);
     add_model(&j, e);
-    add_rank_figures(&j, e);
+    add_rank_figures(&j, e, log->last_sent, log->last_plain);
     write_line(log, &j);
     log->program_bytes = comet_program_rss();
+    log->last_sent = e->exchange_sent_bytes;
+    log->last_plain = e->exchange_plain_bytes;
 }
 
 json train_log_end(const comet_train_event *e)
@@ -450,7 +461,7 @@ json train_log_end(const comet_train_event *e)
     json_add_u64(&j, "batch", (uint64_t)comet_model_batch(e->model) * e->n_ranks);
     json_add_u64(&j, "step", e->step);
     json_add_u64(&j, "epoch", e->epoch);
-    add_rank_figures(&j, e);
+    add_rank_figures(&j, e, 0, 0);
     json_add_text(&j, "state", e->stopped ? "stopped" : "finished");
     return j;
 }

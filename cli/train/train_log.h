@@ -11,6 +11,7 @@
 
 #include "comet/train.h"
 #include "kit/json_out.h"
+#include "train/train_ranks.h"
 
 enum { LOGGED_STEPS = 50, LOG_PATH_BYTES = 4096 };
 
@@ -26,11 +27,13 @@ typedef struct train_log {
     const char *data;        /* spec */
     const char *rate_chosen; /* "given", "default", "found", "resumed" */
     uint64_t memory_limit;   /* 0: none */
+    const ranks_args *ranks; /* how gradients travel */
     /* while it goes on */
     uint64_t every, last_step;
     double last_wait;
     comet_step_figures last;
-    uint64_t program_bytes; /* as of the last epoch: finding out takes milliseconds */
+    uint64_t program_bytes;         /* as of the last epoch: finding out takes milliseconds */
+    uint64_t last_sent, last_plain; /* of the epoch before */
 } train_log;
 
 /* Opens the file, to write on at its end where `append` is true. */

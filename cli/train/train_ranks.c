@@ -12,11 +12,20 @@
 #include "train/figures.h"
 #include "train/train_setup.h"
 
+static const named wires[] = {{"off", COMET_WIRE_F32}, {"bf16", COMET_WIRE_BF16}, {"codec", COMET_WIRE_CODED}, {NULL, 0}};
+
+const char *wire_name(comet_wire wire)
+{
+    const named *found = wires;
+    while (found->name && found->value != (int)wire)
+        found++;
+    return found->name;
+}
+
 bool set_wire(void *target, const char *text, reason *why)
 {
-    static const named ways[] = {{"off", COMET_WIRE_F32}, {"bf16", COMET_WIRE_BF16}, {"codec", COMET_WIRE_CODED}, {NULL, 0}};
     int value = 0;
-    if (!named_find(ways, "way for gradients", "off, bf16 or codec", text, &value, why))
+    if (!named_find(wires, "way for gradients", "off, bf16 or codec", text, &value, why))
         return false;
     *(comet_wire *)target = (comet_wire)value;
     return true;
@@ -109,16 +118,31 @@ static void add_line(char **text, size_t *n, const char *name, const char *value
     *n += (size_t)snprintf(grown + *n, more, "%s: %s\n", name, value);
 }
 
-static void add_data(char **text, size_t *n, const char *part, const comet_dataset *data)
+static void add_hash(char **text, size_t *n, const char *what, const char *part, uint64_t hash)
+{
+    char name[64], value[32];
+    snprintf(name, sizeof name, "%s of %s data", what, part);
+    snprintf(value, sizeof value, "(fingerprint %016" PRIx64 ")", hash);
+    add_line(text, n, name, value);
+}
+
+static comet_status add_data(char **text, size_t *n, const char *part, const comet_dataset *data)
 {
     char name[64], value[160];
+    comet_dataset_print print;
+    comet_dataset_print_init(&print);
     if (!data)
-        return;
+        return COMET_OK;
+    const comet_status status = comet_dataset_fingerprint(data, &print);
     const comet_dataset_info i = info_of(data);
     snprintf(name, sizeof name, "%s data", part);
     snprintf(value, sizeof value, "%" PRIu64 " images of %" PRIu32 " x %" PRIu32 " x %" PRIu32 ", %" PRIu32 " classes",
              i.n_images, i.channels, i.height, i.width, i.n_classes);
     add_line(text, n, name, value);
+    add_hash(text, n, "kind and classes", part, print.names);
+    add_hash(text, n, "labels", part, print.labels);
+    add_hash(text, n, "images", part, print.images);
+    return status;
 }
 
 static void add_options(char **text, size_t *n)
@@ -145,11 +169,13 @@ cli_exit ranks_check_alike(train_ranks *r, const comet_dataset *train, const com
     add_line(&text, &n, "oneDNN", comet_dnnl_version());
     add_line(&text, &n, "instruction set", comet_isa_name(comet_isa_active()));
     add_options(&text, &n);
-    add_data(&text, &n, "training", train);
-    add_data(&text, &n, "test", test);
+    comet_status status = add_data(&text, &n, "training", train);
+    if (status == COMET_OK)
+        status = add_data(&text, &n, "test", test);
     if (!text)
         return fail_memory(n);
-    const comet_status status = comet_dist_agree(&r->table, text);
+    if (status == COMET_OK)
+        status = comet_dist_agree(&r->table, text);
     free(text);
     return status == COMET_OK ? CLI_OK : fail_status(status, NULL);
 }

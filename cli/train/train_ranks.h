@@ -11,7 +11,8 @@ typedef struct ranks_args {
     bool reduce_with_mpi, sync_batch_norm, shard_optimiser;
 } ranks_args;
 
-bool set_wire(void *target, const char *text, reason *why);   /* comet_wire: off, bf16, codec */
+bool set_wire(void *target, const char *text, reason *why); /* comet_wire: off, bf16, codec */
+const char *wire_name(comet_wire wire);
 bool set_reduce(void *target, const char *text, reason *why); /* bool: ordered, mpi */
 
 #define OPTION_SYNC_BN(type)                                                     \

@@ -53,17 +53,6 @@ bool set_joined(void *target, const char *text, reason *why)
     return true;
 }
 
-static const named optimisers[] = {{"sgd", COMET_OPTIMISER_SGD}, {"adamw", COMET_OPTIMISER_ADAMW}, {NULL, 0}};
-
-bool set_optimiser(void *target, const char *text, reason *why)
-{
-    int value = 0;
-    if (!named_find(optimisers, "optimiser", "sgd or adamw", text, &value, why))
-        return false;
-    *(comet_optimiser_kind *)target = (comet_optimiser_kind)value;
-    return true;
-}
-
 /* ---- nets ---- */
 
 cli_exit net_read(const char *path, comet_net **net)

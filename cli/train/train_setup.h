@@ -84,7 +84,6 @@ bool set_positive(void *target, const char *text, reason *why);  /* double, 0 to
 bool set_share(void *target, const char *text, reason *why);     /* double, 0 to below 1 */
 bool set_u64(void *target, const char *text, reason *why);       /* uint64_t, any */
 bool set_joined(void *target, const char *text, reason *why);    /* char[GROUPS_BYTES]: with a comma after what is there */
-bool set_optimiser(void *target, const char *text, reason *why); /* comet_optimiser_kind */
 
 /* The net that a file describes. */
 cli_exit net_read(const char *path, comet_net **net);

@@ -42,6 +42,8 @@ static void print_optimiser(FILE *out, const comet_train_params *p)
     fprintf(out, ", weight decay %g", (double)o->weight_decay);
     if (o->clip_norm > 0)
         fprintf(out, ", clipped at %g", (double)o->clip_norm);
+    if (o->state != COMET_STATE_F32)
+        fprintf(out, ", state %s", comet_state_format_name(o->state));
     fprintf(out, "\nrate       %.6g at most, schedule %s", p->schedule.rate, comet_schedule_name(p->schedule.kind));
     if (p->schedule.warmup_epochs > 0)
         fprintf(out, ", %.3g epochs of warm-up", p->schedule.warmup_epochs);
@@ -68,9 +70,10 @@ static void print_places(FILE *out, const train_log *log)
         fprintf(out, "log        %s\n", text_printable(log->path, shown, sizeof shown));
 }
 
-/* "ranks      4 of 32 images each, 2 on each of 2 hosts; batch norm over all ranks", and what else they share. */
-static void print_ranks(FILE *out, const comet_model_params *m)
+/* "ranks      4 of 32 images each, 2 on this machine, batch norm over all ranks", and what else they share. */
+static void print_ranks(FILE *out, const train_log *log)
 {
+    const comet_model_params *m = &log->params->model;
     const comet_ranks *r = m->ranks;
     if (!r)
         return;
@@ -80,6 +83,10 @@ static void print_ranks(FILE *out, const comet_model_params *m)
         fputs(", batch norm over all ranks", out);
     if (m->shard_optimiser)
         fputs(", optimiser shared out", out);
+    if (log->ranks->wire != COMET_WIRE_F32)
+        fprintf(out, ", gradients travel as %s", wire_name(log->ranks->wire));
+    if (log->ranks->reduce_with_mpi)
+        fputs(", summed by MPI", out);
     fputc('\n', out);
 }
 
@@ -103,7 +110,7 @@ void run_table_print(FILE *out, const train_log *log, const comet_train_event *e
     fprintf(out, "computes   %s, %" PRIu64 " thread%s, compression %s\n",
             comet_model_precision(e->model) == COMET_PRECISION_BF16 ? "bfloat16" : "float32", threads, plural(threads),
             mode_name(p->model.compression.mode));
-    print_ranks(out, &p->model);
+    print_ranks(out, log);
     print_places(out, log);
 }
 
@@ -167,6 +174,8 @@ void memory_table_print(FILE *out, const comet_model *model)
     print_bytes(out, "  scratchpads, at their largest", m.scratch);
     if (m.assessing > 0)
         print_bytes(out, "assessments", m.assessing);
+    if (m.messages > 0)
+        print_bytes(out, "messages between ranks", m.messages);
     print_bytes(out, "total", m.total); /* at the peak: coded tensors and transients have their maxima at different times */
     if (coded)
         fprintf(out, "  (what is compressed, transients and assessments share memory: the total is less than the sum)\n");
@@ -256,7 +265,20 @@ static void print_saved_sizes(FILE *out, const comet_train_event *e)
     fputc('\n', out);
 }
 
-/* The peak and the waiting of each rank. */
+/* "ranks sent 12.3 MiB, 49.2 MiB as floats (4.0 x less)" */
+static void print_exchange(FILE *out, const comet_train_event *e)
+{
+    char sent[SIZE_TEXT_BYTES], plain[SIZE_TEXT_BYTES];
+    if (e->exchange_sent_bytes == 0)
+        return;
+    fprintf(out, "ranks sent %s", comet_size_text(e->exchange_sent_bytes, sent));
+    if (e->exchange_plain_bytes != e->exchange_sent_bytes)
+        fprintf(out, ", %s as floats (%.1f x less)", comet_size_text(e->exchange_plain_bytes, plain),
+                (double)e->exchange_plain_bytes / (double)e->exchange_sent_bytes);
+    fputc('\n', out);
+}
+
+/* The peak and the waiting of each rank, and what they exchanged. */
 static void print_rank_figures(FILE *out, const comet_train_event *e)
 {
     for (uint32_t i = 0; e->rank_peaks && i < e->n_ranks; i++) {
@@ -268,6 +290,7 @@ static void print_rank_figures(FILE *out, const comet_train_event *e)
                 e->train_seconds > 0 ? 100 * e->rank_waited[i] / e->train_seconds : 0);
     if (e->n_ranks > 1)
         fputs(" % of the time\n", out);
+    print_exchange(out, e);
 }
 
 void cost_table_print(FILE *out, const comet_train_event *e)

@@ -12,7 +12,7 @@
  *        + data sets and queues of the loaders
  *
  * The steps are taken in this process when a way to compress is first asked for, on made-up images with a batch of 4, by a
- * model that is created and destroyed. Their ratio is that at their peak: the first steps, before bounds are known, need most.
+ * model that is created and destroyed. Their ratio is that at their peak: early steps, while bounds are narrow, need most.
  * Bytes an image do not depend on the batch, since bounds do not. Addresses, which ulimit -v limits, are forecast in the same
  * way.
  *

@@ -61,6 +61,16 @@ COMET_API void comet_dataset_info_init(comet_dataset_info *info);
 /* Any thread. COMET_ERROR_ARGUMENT unless *info was initialised. */
 COMET_API comet_status comet_dataset_describe(const comet_dataset *dataset, comet_dataset_info *info);
 
+/* Hashes that tell data sets apart, at little cost: of the kind of data, its sizes and names of classes; of every label; of the
+ * pixels of 8 images, the first and the last among them. An image that cannot be read counts as such. */
+typedef struct comet_dataset_print {
+    size_t size;
+    uint64_t names, labels, images;
+} comet_dataset_print;
+COMET_API void comet_dataset_print_init(comet_dataset_print *print);
+/* Reads 8 images. Any thread. COMET_ERROR_MEMORY, and COMET_ERROR_ARGUMENT unless *print was initialised. */
+COMET_API comet_status comet_dataset_fingerprint(const comet_dataset *dataset, comet_dataset_print *print);
+
 /* Name of a class, or NULL where the data has none. Valid as long as the data set. */
 COMET_API const char *comet_dataset_class(const comet_dataset *dataset, uint32_t label);
 

@@ -11,7 +11,8 @@
  *
  * MPI is in a module beside the program, which is loaded by comet_dist_start and by nothing else. A thread of its own moves
  * messages, so that reductions go on while the engine computes. Rank 0 hears from every rank every second: a rank that is
- * silent for `silent_seconds`, has ended or has failed ends the job, within 10 s, with a sentence that names it.
+ * silent for `silent_seconds`, has ended or has failed ends the job, within 10 s, with a sentence that names it. So does one
+ * whose model's thread stands still (hung_seconds) while others wait for it.
  */
 #ifndef COMET_DIST_H
 #define COMET_DIST_H
@@ -55,6 +56,8 @@ typedef struct comet_dist_params {
     double coded_share;    /* CODED: variance of the error over that of the floats, (0, 1]; default 0.02 */
     bool reduce_with_mpi;  /* COMET_REDUCE_ALL by MPI's own reduction, whose order of additions is MPI's; wire F32 only */
     double silent_seconds; /* default 6 */
+    double hung_seconds;   /* default 7: so long, or 10 times as long as ever before, a step may stand still while others wait;
+                            * 8 times that with files, 80 times that before the first step */
     /* The job ends: this rank prints the sentence if `speak`, then the process ends with code 1. Any thread. May be NULL. */
     void (*ending)(void *user, const char *sentence, bool speak);
     void *user;
@@ -66,6 +69,9 @@ void comet_dist_params_init(comet_dist_params *params);
  * this build has no MPI module for the launcher, and where MPI sees other ranks than the launcher started. At most one at a
  * time. */
 comet_status comet_dist_start(const comet_dist_params *params, comet_ranks *ranks);
+
+/* Memory that messages take on each of n_ranks, without what the MPI itself takes. */
+comet_status comet_dist_message_bytes(const comet_dist_params *params, uint32_t n_ranks, uint64_t *bytes);
 
 /* Leaves, together with all other ranks: waits for them. To be called where everything went well. */
 comet_status comet_dist_end(comet_ranks *ranks);

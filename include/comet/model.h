@@ -36,6 +36,17 @@ typedef enum comet_optimiser_kind {
 /* "sgd" or "adamw"; "unknown" for any other value. */
 COMET_API const char *comet_optimiser_name(comet_optimiser_kind kind);
 
+/* How momentum and second moments are held between updates; what rounding adds to the noise of gradients is in docs/theory.md.
+ */
+typedef enum comet_state_format {
+    COMET_STATE_F32 = 0,
+    COMET_STATE_BF16,  /* 2 bytes a float */
+    COMET_STATE_CODED, /* 17 bytes for 16 floats */
+} comet_state_format;
+
+/* "f32", "bf16" or "coded"; "unknown" for any other value. */
+COMET_API const char *comet_state_format_name(comet_state_format format);
+
 typedef struct comet_optimiser {
     size_t size;
     comet_optimiser_kind kind;
@@ -44,6 +55,7 @@ typedef struct comet_optimiser {
     float weight_decay;       /* sgd: added to the gradient, as torch does; adamw: decoupled */
     double beta1, beta2, eps; /* adamw: 0 to below 1, more than 0 */
     float clip_norm;          /* largest norm of the whole gradient; 0: no clipping */
+    comet_state_format state; /* other than F32, an update rounds it at random, so that the mean is kept */
 } comet_optimiser;
 /* SGD with momentum 0.9 and weight decay 5e-4, or AdamW with 0.9, 0.999, 1e-8 and 0.01. */
 COMET_API void comet_optimiser_init(comet_optimiser *optimiser, comet_optimiser_kind kind);
@@ -132,10 +144,11 @@ typedef struct comet_memory {
     uint64_t saved;           /* what this model holds at the peak; planned, then measured once a step has run */
     uint64_t transient;       /* the rest of the arena: tensors and gradients of the layer at work */
     uint64_t scratch;         /* the largest part of `transient` that is scratchpads and reordered weights */
-    uint64_t assessing;       /* samples by which errors are measured, in room that coded tensors of the first steps took */
+    uint64_t assessing;       /* samples by which errors are measured, beside coded tensors */
     uint64_t total;           /* at the peak: coded tensors, transients and samples are largest at different times */
     uint64_t saved_raw;       /* the tensors that are saved, raw: saved_reference without what backward computes again or does
                                * without.       OFF and LOSSLESS do without fewer */
+    uint64_t messages;        /* with ranks: buffers of what they tell each other */
 } comet_memory;
 COMET_API void comet_memory_init(comet_memory *memory);
 /* What comet_model_create would allocate, in *memory. Allocates no tensors, but oneDNN prepares and keeps its kernels.

@@ -33,6 +33,14 @@ typedef struct comet_ranks_figures {
     double seconds_moving;            /* at least one reduction was under way */
 } comet_ranks_figures;
 
+/* What the thread that runs the model does, and so for how long it may seem to do nothing. */
+typedef enum comet_rank_phase {
+    COMET_PHASE_SAME = 0, /* what it did before */
+    COMET_PHASE_START,    /* all before the first update, and the end */
+    COMET_PHASE_STEP,
+    COMET_PHASE_FILES, /* reads data or writes a checkpoint */
+} comet_rank_phase;
+
 typedef struct comet_ranks {
     size_t size;
     void *self; /* first argument of every call */
@@ -58,6 +66,13 @@ typedef struct comet_ranks {
     comet_status (*reduce_end)(void *self, uint32_t number);
 
     comet_status (*describe)(void *self, comet_ranks_figures *figures);
+
+    /* The thread that runs the model got on: an operator, a batch, a file. Costs nothing. Whoever fills this table in may end
+     * the job where that does not happen for long while other ranks wait. May be NULL. */
+    void (*mark)(void *self, comet_rank_phase phase);
+
+    uint64_t message_bytes;  /* memory that messages take in this process, */
+    uint32_t kept_per_float; /* and bytes kept for each float of a gradient, where they are coded */
 } comet_ranks;
 
 enum { COMET_RANKS_MAX_REDUCTIONS = 64, COMET_RANKS_ALIGNMENT = 16 /* floats */ };

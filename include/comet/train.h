@@ -113,9 +113,11 @@ typedef struct comet_train_event {
     double eval_seconds;    /* epoch: of its evaluation; 0: there is no test data */
     uint64_t n_tested;      /* test: images scored so far, of n_to_test */
     uint64_t n_to_test;
-    uint32_t n_ranks;           /* that train together; 1: this process alone. Of the arrays below, which are NULL then */
-    const double *rank_waited;  /* seconds that each rank has waited for others, as of the last update */
-    const uint64_t *rank_peaks; /* peak_rss_bytes of each rank, as of the last epoch, or the end */
+    uint32_t n_ranks;              /* that train together; 1: this process alone. Of the arrays below, which are NULL then */
+    const double *rank_waited;     /* seconds that each rank has waited for others, as of the last update */
+    const uint64_t *rank_peaks;    /* peak_rss_bytes of each rank, as of the last epoch, or the end */
+    uint64_t exchange_sent_bytes;  /* by all ranks in this process's steps, for gradients and what is exchanged with them, */
+    uint64_t exchange_plain_bytes; /* and what they would be as floats; as of the last epoch, or the end */
 } comet_train_event;
 
 typedef struct comet_train_params {

@@ -174,12 +174,13 @@ def _checked(status, function, arguments):
     return status
 
 
-def _declare(library):
-    for name, arguments in _FALLIBLE.items():
-        function = getattr(library, "comet_native_" + name)
-        function.restype, function.argtypes, function.errcheck = c_int, arguments, _checked
-    for name, (result, arguments) in _OTHER.items():
-        function = getattr(library, "comet_native_" + name)
+def declare(library, prefix, fallible, other, checked):
+    """Gives functions of a library their types; `checked` is the errcheck of those that fail."""
+    for name, arguments in fallible.items():
+        function = getattr(library, prefix + name)
+        function.restype, function.argtypes, function.errcheck = c_int, arguments, checked
+    for name, (result, arguments) in other.items():
+        function = getattr(library, prefix + name)
         function.restype, function.argtypes = result, arguments
 
 
@@ -229,7 +230,7 @@ def native():
         raise CometError(f"{path} is of version {found}, the Python package of {__version__}: {again}, and unset COMET_NATIVE where it "
                          "names an old build", "library")
     try:
-        _declare(library)
+        declare(library, "comet_native_", _FALLIBLE, _OTHER, _checked)
     except AttributeError as error:
         raise CometError(f"{path} is older than the Python package: {error}; {again}", "library") from None
     return library

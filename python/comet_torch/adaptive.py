@@ -25,6 +25,11 @@ class Adaptive:
         handle = ctypes.c_void_p()
         self._native.comet_native_adapt_create(ctypes.byref(handle), _RULE_NOISE, share, window, int(best_fit))
         self._handle = handle
+        self._forget()
+
+    def _forget(self):
+        """Bounds change now; between such calls they are asked for with every tensor."""
+        self._bounds, self.n_assessed = {}, self._native.comet_native_adapt_n_assessed(self._handle)
 
     def __del__(self):
         handle, self._handle = getattr(self, "_handle", None), None
@@ -43,6 +48,7 @@ class Adaptive:
             self._native.comet_native_adapt_add_parameter(self._handle, tensor, name.encode(), n_weights, ctypes.byref(consumer))
         else:
             self._native.comet_native_adapt_add_pass(self._handle, tensor, name.encode(), ctypes.byref(consumer))
+        self._forget()
         return consumer.value
 
     def due(self, step):
@@ -56,19 +62,21 @@ class Adaptive:
 
     def assess(self, step):
         self._native.comet_native_adapt_assess(self._handle, step)
+        self._forget()
 
     def retreat(self, step):
         self._native.comet_native_adapt_retreat(self._handle, step)
+        self._forget()
 
     def restart(self, step):
         self._native.comet_native_adapt_restart(self._handle, step)
-
-    @property
-    def n_assessed(self):
-        return self._native.comet_native_adapt_n_assessed(self._handle)
+        self._forget()
 
     def eb(self, tensor):
-        return self._native.comet_native_adapt_eb(self._handle, tensor)
+        eb = self._bounds.get(tensor)
+        if eb is None:
+            eb = self._bounds[tensor] = self._native.comet_native_adapt_eb(self._handle, tensor)
+        return eb
 
     def consumer(self, consumer):
         c = Consumer()
@@ -83,3 +91,4 @@ class Adaptive:
 
     def load_numbers(self, numbers):
         self._native.comet_native_adapt_import(self._handle, (ctypes.c_double * len(numbers))(*numbers), len(numbers))
+        self._forget()

@@ -29,7 +29,7 @@ class AttentionSample:
         self.k = k.detach()[self.example, of_keys].float().clone()
         self.v = v.detach()[self.example, of_keys].float().clone()
         self.scale = float(scale) if scale is not None else q.shape[-1] ** -0.5
-        self.mask = _mask_of(mask, causal, (n, heads, length, k.shape[2]), pick)
+        self.mask = _mask_of(mask, causal, (n, heads, length, k.shape[2]), pick, q.device)
 
     def gains(self, dout):
         """Of q, k, v and the output: (gain of all three gradients together, largest gain of one of them), from the output's gradient."""
@@ -40,15 +40,16 @@ def usable(q, k):
     return q.dim() == 4 and k.dim() == 4 and k.shape[1] > 0 and q.shape[1] % k.shape[1] == 0 and k.shape[2] <= _MOST_KEYS
 
 
-def _mask_of(mask, causal, shape, pick):
+def _mask_of(mask, causal, shape, pick, device):
     """What is added to the logits of the picked rows, or None."""
     if mask is not None:
         rows = mask.detach().expand(shape)[pick]
-        return torch.zeros(rows.shape).masked_fill_(~rows, -float("inf")) if rows.dtype == torch.bool else rows.float()
+        return torch.zeros(rows.shape, device=device).masked_fill_(~rows, -float("inf")) if rows.dtype == torch.bool else rows.float()
     if not causal:
         return None
     keys = torch.arange(shape[3])
-    return torch.zeros(len(pick[2]), shape[3]).masked_fill_(keys[None, :] > pick[2][:, None], -float("inf"))
+    hidden = keys[None, :] > pick[2][:, None]
+    return torch.zeros(hidden.shape, device=device).masked_fill_(hidden.to(device), -float("inf"))
 
 
 def _gains(a, dout):
@@ -62,7 +63,7 @@ def _gains(a, dout):
     generator = torch.Generator().manual_seed(_SEED)
 
     def drawn(like):  # variance 1: ratio() divides by 3
-        return (torch.rand(like.shape, generator=generator) * 2 - 1) * 3**0.5
+        return ((torch.rand(like.shape, generator=generator) * 2 - 1) * 3**0.5).to(like.device)
 
     def both(*errors):
         harm = [energy(error) for error in errors]

@@ -3,11 +3,14 @@ import math
 import numbers
 import re
 
+import torch
+
 from comet_codec._library import ABSOLUTE, AUTO, DENSE, FAST, LOSSLESS, RANGE, STDDEV
 
 LEVELS = {"fast": FAST, "dense": DENSE, "auto": AUTO}
 _MODES = {"": ABSOLUTE, "std": STDDEV, "range": RANGE}
 _FORMS = {"row": " of normalised rows", "log_probability": " of log-probabilities", "log_odds": " of log-odds"}
+RELATIVE = (STDDEV, RANGE)
 _WIDEST = {STDDEV: 1.0, RANGE: 0.25}
 
 
@@ -31,6 +34,17 @@ class Bound:
 
 def lossless(level=FAST):
     return Bound(0.0, LOSSLESS, level)
+
+
+def made_absolute(bound, tensors):
+    """A bound in units of the values: one that is relative, to the tensor with the least deviation or range."""
+    if bound.lossless or bound.mode not in RELATIVE:
+        return bound
+    tensors = [t.double() if t.dtype == torch.float64 else t.float() for t in tensors]
+    units = [float(t.std(unbiased=False) if bound.mode == STDDEV else t.max() - t.min()) for t in tensors]
+    if not all(0 < unit < float("inf") for unit in units):
+        return lossless(bound.level)
+    return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.form)
 
 
 def describe(bound):

@@ -1,12 +1,15 @@
 """How a tensor becomes a content: which blocks the codec makes of it."""
 import torch
 
-from .bounds import ABSOLUTE, RANGE, STDDEV, Bound, lossless
+from .bounds import RELATIVE, STDDEV, Bound, lossless, made_absolute
 from .forms import LogitsForm, LogOddsForm, LogProbabilityForm, Pieces, RowForm
-from .handles import Content, layout_of, storage_of
-from .roles import DITHERED, Role
-from .session import DTYPES
+from .handles import Content, Outline, layout_of, storage_of
+from .roles import Role
+from .session import DTYPES, Prepared
 
+# Members of an Enum are slow to look up.
+_LOGITS = Role.LOGITS
+_ONLY_SMALLER = frozenset({Role.EXACT, Role.MASK})
 _LEAST_RATIO = 1.1  # of tensors that are coded without loss though they have floating point values
 
 
@@ -24,15 +27,9 @@ def form_of(name, saved, kind, fields):
 
 def _of_views(saved, fields, bound):
     """A whole storage is coded, of which the node saved views: a relative bound is relative to the one with the least."""
-    if bound.lossless or bound.mode not in (STDDEV, RANGE):
-        return bound
     storage = storage_of(saved.tensor)._cdata
     views = [f.tensor for f in fields if f.tensor.dtype == saved.tensor.dtype and storage_of(f.tensor)._cdata == storage]
-    views = [view.double() if view.dtype == torch.float64 else view.float() for view in views]
-    units = [float(view.std(unbiased=False) if bound.mode == STDDEV else view.max() - view.min()) for view in views]
-    if not all(0 < unit < float("inf") for unit in units):
-        return lossless(bound.level)
-    return Bound(bound.eb * min(units), ABSOLUTE, bound.level, bound.keep_support, bound.form)
+    return made_absolute(bound, views)
 
 
 def _pair(values):
@@ -54,24 +51,31 @@ class Coder:
         self.session, self.assessor = session, assessor
         self.step = self.n_dithered = 0
 
-    def code(self, node, saved, fields, kind, bound):
+    def code(self, node, saved, storage, fields, kind, bound):
         """(content, may it be shared). The content is None where coding saves nothing."""
         tensor = saved.tensor
-        dense, channels_last, first = layout_of(tensor)
-        content = Content(self.session, dense, tensor, first)
-        content.site = saved.site
+        dense, channels_last, first = layout_of(tensor, storage)
+        site = saved.site
+        if tensor.dtype in DTYPES:
+            outline = site.prepared
+            if outline is None or not outline.fits(dense, channels_last):
+                outline = site.prepared = Prepared(dense, channels_last)
+        else:
+            outline = Outline(dense)
+        content = Content(saved.session, outline, tensor, first, site)
         if tensor.dtype not in DTYPES:
             coded = self._code_integers(content, dense, _windows_of(node, kind, fields) if dense is tensor else None)
         elif bound.form is not None and dense is tensor and self._code_form(content, saved, fields, kind, bound):
             coded = True
         else:
-            bound = bound if dense is tensor or first is None else _of_views(saved, fields, bound)
-            coded = self._code_floats(content, saved, dense, channels_last, bound)
-        return (content if coded else None), first is not None and saved.role is not Role.LOGITS
+            if dense is not tensor and first is not None and bound.mode in RELATIVE:
+                bound = _of_views(saved, fields, bound)
+            coded = self._code_floats(content, saved, dense, outline, bound)
+        return (content if coded else None), first is not None and saved.role is not _LOGITS
 
     def _set_block(self, content, block):
         content.block = block
-        content.coded_bytes = self.session.block_bytes(block)
+        content.coded_bytes = content.session.block_bytes(block)
         return True
 
     def _code_integers(self, content, dense, windows):
@@ -86,36 +90,40 @@ class Coder:
         form = form_of(bound.form, saved, kind, fields)
         if form is None or not form.fits(saved.tensor, bound.eb):
             return False
-        content.pieces = pieces = Pieces(form, saved.tensor, bound, self.session.encode, lambda: self._seed(saved.site, bound, False))
-        content.coded_bytes = sum(self.session.block_bytes(block) for block in pieces.blocks)
+        content.pieces = pieces = Pieces(saved.session, form, saved.tensor, bound, lambda: self._seed(saved.site, bound, False))
+        if saved.session is self.session:  # devices tell later
+            content.coded_bytes = sum(self.session.block_bytes(block) for block in pieces.blocks)
         self._note(content, saved, bound, bound.eb, pieces)
         content.support = False
         return True
 
-    def _code_floats(self, content, saved, dense, channels_last, bound):
-        site = saved.site
+    def _code_floats(self, content, saved, dense, prepared, bound):
+        site, session = saved.site, saved.session
         if bound.form is not None:  # which did not fit: in units of the deviation, as the rows' bound is
             bound = Bound(bound.eb, STDDEV, bound.level) if bound.form == "row" else lossless(bound.level)
-        if bound.lossless and not saved.tensor.requires_grad:
-            block = self.session.pack_two(dense)
+        exact = bound.lossless
+        if exact and not saved.tensor.requires_grad:
+            block = session.pack_two(dense)
             if block is not None:
                 return self._set_block(content, block)
-        support = site.support and not bound.lossless
-        seed = self._seed(site, bound, support or bound.keep_support)
-        block, job = self.session.encode(dense, channels_last, bound, support, seed)
-        if job.eb == 0 and site.role in (Role.EXACT, Role.MASK) and job.bytes_coded * _LEAST_RATIO > job.bytes_raw:
-            self.session.free(block)
+        support = site.support and not exact
+        keeps = support or bound.keep_support
+        seed = None if exact or keeps or not site.dithered else self._seed(site, bound, keeps)
+        content.block = session.encode(prepared, dense, bound, support, seed)
+        job = prepared.job
+        eb = job.eb
+        if eb == 0 and site.role in _ONLY_SMALLER and job.bytes_coded * _LEAST_RATIO > job.bytes_raw:
             return False
-        self._note(content, saved, bound, job.eb, job)
-        content.support = job.eb == 0 or support or bound.keep_support
-        content.block, content.coded_bytes = block, job.bytes_block
-        if seed is not None and job.eb > 0:
+        self._note(content, saved, bound, eb, job)
+        content.support = eb == 0 or keeps
+        content.coded_bytes = job.bytes_block
+        if seed is not None and eb > 0:
             self._dithered(content, site, dense, job)
         return True
 
     def _seed(self, site, bound, keep_support):
         """Of the next tensor's dither, which is another one in each step; None: without."""
-        if bound.lossless or keep_support or not DITHERED & site.roles:
+        if bound.lossless or keep_support or not site.dithered:
             return None
         if self.step != self.assessor.step:
             self.step, self.n_dithered = self.assessor.step, 0
@@ -132,7 +140,7 @@ class Coder:
 
     def _note(self, content, saved, bound, eb, job):
         content.bound, content.eb, content.lossless = bound, eb, eb == 0
-        content.nonzero = job.n_nonzero / max(content.n_elements, 1)
+        content.nonzero = job.n_nonzero / (content.n_elements or 1)
         content.seconds = job.seconds
         if job.n_nonfinite and eb > 0 and bool((~torch.isfinite(saved.tensor)).any()):  # not beside it in its storage
             self.assessor.found_nonfinite(saved.site)

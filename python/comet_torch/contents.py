@@ -8,7 +8,7 @@ class Registry:
     """Contents hold a weak reference to their storage, which keeps its identity from being used again, without keeping its memory."""
 
     def __init__(self):
-        self.entries = {}  # identity of a storage: weak references to its contents
+        self.entries = {}  # identity of a storage: weak references to its contents, a tuple
 
     def find(self, key, tensor):
         """A content that has the values of the tensor, or None."""
@@ -31,17 +31,19 @@ class Registry:
         content.storage = storage._weak_ref()
         entry = self.entries.get(key)
         if entry is None:
-            self.entries[key] = [content.reference]
+            self.entries[key] = (content.reference,)
         else:
-            entry.append(content.reference)
+            self.entries[key] = (*entry, content.reference)
 
     def forget(self, content):
         """Called by a content that is going away."""
         entry = self.entries.get(content.key)
-        if entry is not None and content.reference in entry:  # not where it is of a later forward
-            entry.remove(content.reference)
-            if not entry:
-                del self.entries[content.key]
+        if entry is None or content.reference not in entry:  # it is of an earlier forward
+            return
+        if len(entry) == 1:
+            del self.entries[content.key]
+        else:
+            self.entries[content.key] = tuple(one for one in entry if one is not content.reference)
 
 
 def _covers(content, tensor):

@@ -90,6 +90,8 @@ class Memory:
 
     def __exit__(self, *error):
         self._close(*error)
+        if error[0] is None:
+            self.hooks.devices.check()
 
     def _close(self, *error):
         while self._open:

@@ -16,6 +16,7 @@ import math
 import torch
 
 from .handles import fills_its_memory
+from .session import Prepared
 
 _SUM_TOLERANCE = 0.02  # bfloat16 results sum to 1 within less
 _PIECE_BYTES = 8 << 20
@@ -107,19 +108,22 @@ class LogOddsForm:
 
 
 class Pieces:
-    """Blocks of a tensor in a form. What `encode` makes of a piece is a block and its job. `seed()` is that of a piece's dither, or
-    None."""
+    """Blocks of a tensor in a form. `seed()` is that of a piece's dither, or None."""
 
-    def __init__(self, form, tensor, bound, encode, seed):
+    def __init__(self, session, form, tensor, bound, seed):
         self.form, self.blocks, self.eb = form, [], bound.eb
         self.n_nonzero = self.n_nonfinite = 0
         self.seconds = 0.0
         rows = form.rows(tensor)
         bytes_row = rows.shape[1] * (8 if tensor.dtype == torch.float64 else 4)
         self.n_rows = max(1, _PIECE_BYTES // bytes_row)
+        prepared = None
         for first in range(0, rows.shape[0], self.n_rows):
-            block, job = encode(form.coded(rows[first : first + self.n_rows], first), False, bound, seed=seed())
-            self.blocks.append(block)
+            coded = form.coded(rows[first : first + self.n_rows], first)
+            if prepared is None or prepared.shape != coded.shape:
+                prepared = Prepared(coded, False)
+            self.blocks.append(session.encode(prepared, coded, bound, seed=seed()))
+            job = prepared.job
             self.n_nonzero += job.n_nonzero
             self.n_nonfinite += job.n_nonfinite
             self.seconds += job.seconds
@@ -130,6 +134,6 @@ class Pieces:
         dtype = torch.float64 if dense.dtype == torch.float64 else torch.float32
         for i, block in enumerate(self.blocks):
             out = rows[i * self.n_rows : (i + 1) * self.n_rows]
-            coded = out if dense.dtype == dtype else torch.empty(out.shape, dtype=dtype)
+            coded = out if dense.dtype == dtype else torch.empty(out.shape, dtype=dtype, device=out.device)
             decode(block, coded)
             self.form.give_back(coded, i * self.n_rows, self.eb, out)

@@ -13,6 +13,7 @@ from .roles import Role
 from .spread import rows_between, runs_of
 
 _ELEMENTS = 1 << 18
+_BLOCK_ELEMENTS = 1 << 15  # of rows in double precision at a time
 
 
 def energy(tensor):
@@ -125,13 +126,23 @@ def batch_norm(dy, inverse_deviation, gamma, dgamma, dbeta):
 def normalised_rows(g, dx, inverse_deviation, of_row):
     """The gain passed on by layer norm, RMS norm and group norm, from some of their rows: g = dy * gamma, dx and 1 / deviation.
     `of_row`: the error is of the normalised row, as for the form "row"; else it is of the input."""
+    harm = passed = 0.0
+    step = max(1, _BLOCK_ELEMENTS // g.shape[1])
+    for first in range(0, len(g), step):
+        rows = slice(first, first + step)
+        one = _normalised_block(g[rows].double(), dx[rows].double(), inverse_deviation[rows].double(), of_row)
+        harm, passed = harm + one[0], passed + one[1]
+    return ratio(harm, passed)
+
+
+def _normalised_block(g, dx, r, of_row):
+    """(harm, energy passed on) of some rows, in double precision."""
     d = g.shape[1]
-    g, dx, r = g.double(), dx.double(), inverse_deviation.double()
-    squares, mean = g.square().sum(1), g.mean(1)
+    squares, mean, passed = g.square().sum(1), g.mean(1), dx.square().sum(1)
     # dx = r (g - mean(g) - xhat s), so that d s^2 is what ||dx||^2 / r^2 lacks. A row without a deviation says nothing.
-    along = (squares - d * mean.square() - (dx / r[:, None]).square().sum(1)).clamp(min=0)
+    along = (squares - d * mean.square() - passed / r.square()).clamp(min=0)
     harm = r.square() * (along + squares / d) * (1.0 if of_row else r.square())
-    return ratio(float(harm.sum()), float(dx.square().sum()))
+    return float(harm.sum()), float(passed.sum())
 
 
 # ---- softmax ----

@@ -18,11 +18,16 @@ _free_weak_reference = torch.UntypedStorage._free_weak_ref
 def version_token(tensor):
     """A tensor without memory that shares the version counter of `tensor`."""
     token = tensor.detach()
-    empty = _EMPTY.get(tensor.dtype)
-    if empty is None:
-        empty = _EMPTY[tensor.dtype] = torch.empty(0, dtype=tensor.dtype)
-    token.data = empty
+    empty = _EMPTY.get(tensor.dtype) if tensor.is_cpu else None
+    token.data = _empty(tensor) if empty is None else empty
     return token
+
+
+def _empty(tensor):
+    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    if tensor.is_cpu:
+        _EMPTY[tensor.dtype] = empty
+    return empty
 
 
 def _can_set_versions():
@@ -72,25 +77,35 @@ def changed(shape, found, expected):
     )
 
 
+class Outline:
+    """What a dense tensor is but for its values. All tensors that a site saves share one while they are alike."""
+
+    __slots__ = ("shape", "stride", "dtype", "n_elements", "bytes")
+
+    def __init__(self, dense):
+        self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
+        self.n_elements = dense.numel()
+        self.bytes = self.n_elements * dense.element_size()
+
+
 class Content:
-    """Coded values. `dense` describes the tensor that the codec gets and gives back; tickets are views of its memory, which begins
+    """Coded values. `outline` is of the tensor that the codec gets and gives back; tickets are views of its memory, which begins
     at element `first` of the storage that they were saved from."""
 
     __slots__ = ("session", "registry", "key", "reference", "storage", "block", "mask", "pieces", "shape", "stride", "dtype", "first",
                  "n_elements", "token", "version", "base", "site", "bound", "eb", "nonzero", "raw_bytes", "coded_bytes", "lossless",
                  "support", "n_open", "seconds", "__weakref__")
 
-    def __init__(self, session, dense, tensor, first):
-        self.session = session
-        self.key = self.block = self.mask = self.pieces = self.site = self.bound = None
-        self.shape, self.stride, self.dtype = dense.shape, dense.stride(), dense.dtype
+    def __init__(self, session, outline, tensor, first, site=None):
+        self.session, self.site = session, site
+        self.key = self.block = self.mask = self.pieces = self.bound = None
+        self.shape, self.stride, self.dtype = outline.shape, outline.stride, outline.dtype
+        self.n_elements, self.raw_bytes = outline.n_elements, outline.bytes
         self.first = first  # None: a copy, which no other ticket may share
-        self.n_elements = dense.numel()
         self.token, self.version = version_token(tensor), tensor._version
         if not _SETS_VERSIONS:
             self.base = weakref.ref(_base_of(tensor))
         self.eb, self.nonzero = 0.0, 1.0
-        self.raw_bytes = self.n_elements * dense.element_size()
         self.coded_bytes = self.n_open = 0
         self.lossless = self.support = True
         self.seconds = 0.0
@@ -99,19 +114,19 @@ class Content:
         if self.key is not None:
             self.registry.forget(self)
             _free_weak_reference(self.storage)
-        if self.pieces is not None:
-            for block in self.pieces.blocks:
-                self.session.free(block)
-        elif self.block is not None:
+        if self.block is not None:
             self.session.free(self.block)
             if self.mask is not None:
                 self.session.free(self.mask)
+        elif self.pieces is not None:
+            for block in self.pieces.blocks:
+                self.session.free(block)
 
     def decode(self):
         """The dense tensor, decoded."""
         coding = self.site.coding
         began = 0.0 if coding is None else time.perf_counter()
-        dense = torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+        dense = self.session.empty_strided(self.shape, self.stride, dtype=self.dtype)
         if self.pieces is None:
             self.session.decode(self.block, dense, self.raw_bytes)
             if self.mask is not None:
@@ -122,9 +137,13 @@ class Content:
             coding.add(0, time.perf_counter() - began)
         return dense
 
+    def stored_bytes(self):
+        """What the blocks take."""
+        blocks = self.pieces.blocks if self.pieces is not None else [self.block] if self.block is not None else []
+        return sum(self.session.block_bytes(block) for block in blocks)
+
     def _decode_piece(self, block, tensor):
         self.session.decode(block, tensor, tensor.numel() * tensor.element_size())
-
 
     def _restore_zeros(self, dense):
         nonzero = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
@@ -169,7 +188,7 @@ class Shape:
         self.token, self.version = version_token(tensor), tensor._version
 
     def decode(self):
-        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype)
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=self.token.device)
 
 
 def fills_its_memory(tensor):
@@ -198,10 +217,10 @@ def whole_storage(tensor):
     return torch.as_strided(tensor, (n // row, row), (row, 1), 0)
 
 
-def layout_of(tensor):
+def layout_of(tensor, storage):
     """(tensor to code, channels last, first element in the storage) for a saved tensor: itself where it fills its storage, else the
     whole storage where it is a view, else a dense copy. The last is None for a copy, which no other ticket may share."""
-    n, n_taken = storage_of(tensor).nbytes() // tensor.element_size(), tensor.numel()
+    n, n_taken = storage.nbytes() // tensor.element_size(), tensor.numel()
     if n_taken == n or n_taken < _LEAST_SHARE * n:
         if tensor.is_contiguous():
             return tensor, False, tensor.storage_offset()

@@ -3,26 +3,31 @@
 `pack` makes a ticket of every tensor that a node saves. `node_made`, called by structure.py once the node is known, gives each ticket
 its role and codes the tensor. `unpack` gives the tensor back in backward.
 """
+import functools
+
 import torch
 
 from . import recompute, rectified
 from .bounds import lossless
 from .coding import Coder
 from .contents import Registry
+from .devices import Devices
 from .handles import Shape, Ticket, changed, storage_of
 from .intervals import Interval, interval_of
-from .notices import say_once
 from .policy import RAW
 from .roles import LOSSY, NEEDS_SUPPORT, Role, role_of, stricter
 from .sites import Saved, Sites
-from .structure import in_backward
+from .structure import NO_TASK, graph_task
 
 is_grad_enabled, set_grad_enabled = torch.is_grad_enabled, torch._C._set_grad_enabled
 _NOTHING = torch.empty(0)
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _WITHOUT_VALUES = (Shape, Interval)
+_STRIDED = torch.strided
 _BETWEEN_CHECKS = 64  # steps
 _ALWAYS_RAW = frozenset({Role.WEIGHT, Role.SMALL})
+_INTERVAL, _RELU, _SHAPE = Role.INTERVAL, Role.RELU, Role.SHAPE  # members of an Enum are slow to look up
+_DERIVABLE = recompute.ROLES | {_RELU}
 _OF_FORMS = frozenset({Role.LAYER_NORM, Role.LOG_SOFTMAX})  # these may read what another such node saved in a form
 
 
@@ -34,6 +39,7 @@ class Hooks:
         self.least_bytes = least_bytes
         self.active = True  # false in a forked process
         self.coder = Coder(session, assessor)
+        self.devices = Devices(session)
         self.registry = Registry()
         self.sites = Sites()
         self.pending = []
@@ -49,7 +55,7 @@ class Hooks:
 
     def pack(self, tensor):
         ticket = Ticket(tensor)
-        if type(tensor) not in _PLAIN or in_backward() or not self.active:
+        if type(tensor) not in _PLAIN or graph_task() != NO_TASK or not self.active:
             ticket.keep()
             return ticket
         if self.backward_seen:
@@ -68,6 +74,7 @@ class Hooks:
 
     def end_step(self):
         self.recent = None
+        self.devices.check()
         self.sites.restart()
         self.assessor.end_step()
         self.assessor.begin_step()
@@ -88,22 +95,24 @@ class Hooks:
             set_grad_enabled(enabled)
 
     def _node_made(self, node, kind, fields):
-        saved, kept, roles = [], [], {}
+        saved, kept = [], []
         for field, ticket in fields:
             tensor = ticket.raw
             role = ticket.role = role_of(node, kind, field, tensor)
             one = Saved(field, role, ticket)
             saved.append(one)
-            storage = None if role in _ALWAYS_RAW or self._passes(tensor) else storage_of(tensor)
-            key = storage and storage._cdata
-            if storage is None or self.policy.is_constant(tensor, key):
+            storage = None
+            if role not in _ALWAYS_RAW:
+                one.session = self._session_of(tensor, role)
+                storage = storage_of(tensor) if one.session else None
+            if storage is None or self.policy.is_constant(tensor, storage._cdata):
                 self._leave(one)
             else:
                 kept.append((one, storage))
-                roles[key] = stricter(roles[key], role) if key in roles else role
         coded = False
         for one, storage in kept:
-            coded |= self._place(node, kind, one, storage, saved, roles)
+            strictest = one.role if len(kept) == 1 else _strictest(kept, storage)
+            coded |= self._place(node, kind, one, storage, saved, strictest)
         if coded:
             self.assessor.node_made(node, kind, saved)
         if self.observer is not None:
@@ -114,15 +123,16 @@ class Hooks:
         self.report.passed(saved.role, saved.tensor)
         saved.ticket.keep()
 
-    def _place(self, node, kind, saved, storage, fields, roles):
-        """Codes one saved tensor, or lets it pass through. True where it was coded with loss."""
+    def _place(self, node, kind, saved, storage, fields, strictest):
+        """Codes one saved tensor, or lets it pass through. True where it was coded with loss. `strictest`: of the roles in which this
+        node reads the storage."""
         ticket, role = saved.ticket, saved.role
-        if role is Role.SHAPE:
+        if role is _SHAPE:
             ticket.raw, ticket.content = None, Shape(saved.tensor)
             return False
-        if role is Role.INTERVAL and self._place_interval(node, kind, saved):
+        if role is _INTERVAL and self._place_interval(node, kind, saved):
             return False
-        content = self._content(node, kind, saved, storage, fields, roles)
+        content = self._content(node, kind, saved, storage, fields, strictest)
         if content is None:
             self._leave(saved)
             return False
@@ -144,48 +154,57 @@ class Hooks:
         self.report.packed(site, content)
         return True
 
-    def _passes(self, tensor):
-        if not self.least_bytes <= tensor.numel() * tensor.element_size() or tensor.layout is not torch.strided:
-            return True
-        if tensor.element_size() > 8 or tensor.is_conj() or tensor.is_neg():
-            return True
-        if not tensor.is_cpu:
-            say_once(tensor.device.type, f"tensors on device {tensor.device.type} are left alone: this build codes those of the CPU.")
-            return True
-        return False
+    def _session_of(self, tensor, role):
+        """Who codes a tensor; None where it passes through."""
+        element_bytes = tensor.element_size()
+        if not self.least_bytes <= tensor.numel() * element_bytes or tensor.layout is not _STRIDED:
+            return None
+        if element_bytes > 8 or tensor.is_conj() or tensor.is_neg():
+            return None
+        session = self.devices.of(tensor)
+        return session if session is self.devices.host or session is None or session.serves(role, tensor) else None
 
-    def _content(self, node, kind, saved, storage, fields, roles):
+    def _content(self, node, kind, saved, storage, fields, strictest):
         """The content of a tensor: one that exists, or a new one. None where coding it saves nothing."""
-        tensor = saved.tensor
-        saved.key = self.sites.name(kind, saved.field)
-        override = self.policy.override_of(self.sites.stack[-1], saved.key) if self.policy.patterns else None
-        content = self._existing(storage, tensor)
-        if content is None:
-            site = saved.site = self.sites.get(saved.key, tensor)
-            strictest = roles[storage._cdata]
-            if strictest not in site.roles:
-                site.learn(strictest)
-        else:
-            site = saved.site = content.site
+        sites = self.sites
+        key = saved.key = sites.name(kind, saved.field)
+        override = self.policy.override_of(sites.stack[-1], key) if self.policy.patterns else None
+        if sites.generation != self.generation:  # of another forward
+            self.registry.clear()
+            self.generation = sites.generation
+        content = self.registry.find(storage._cdata, saved.tensor)
+        if content is not None:
+            return self._shared(node, kind, saved, storage, fields, content, override)
+        site = saved.site = sites.by_key.get(key) or sites.get(key, saved.tensor)
+        if strictest not in site.roles:
+            site.learn(strictest)
         if saved.role not in site.roles:
             site.learn(saved.role)
-        if content is not None:
-            if _serves(content, saved.role) and _meets(content, override):
-                if isinstance(content, recompute.Derived):
-                    saved.site = content.source.site
-                return content
-        if content is None and override is None and not site.exact:
+        if override is None and saved.role in _DERIVABLE and not site.exact:
             derived = self._derived(node, saved, site)
             if derived is not None:
                 self.registry.add(storage, derived)
                 return derived
-        if site.exact or override is not None or content is not None:
-            bound = self._bound(site, saved, content is not None and not _serves(content, saved.role), override)
-        else:
-            bound = self.assessor.bound(site, saved)
+        return self._coded(node, kind, saved, storage, fields, self._bound(site, saved, site.exact, override))
+
+    def _shared(self, node, kind, saved, storage, fields, content, override):
+        """The content that an earlier use of the tensor has, where this use may read it, else one of its own."""
+        site = saved.site = content.site
+        if saved.role not in site.roles:
+            site.learn(saved.role)
+        serves = _serves(content, saved.role)
+        if serves and _meets(content, override):
+            if isinstance(content, recompute.Derived):
+                saved.site = content.source.site
+            return content
+        return self._coded(node, kind, saved, storage, fields, self._bound(site, saved, site.exact or not serves, override))
+
+    def _coded(self, node, kind, saved, storage, fields, bound):
+        """A new content, or None."""
+        site = saved.site
         if bound is RAW or site.incompressible:
             return None
-        content, shared = self.coder.code(node, saved, fields, kind, bound)
+        content, shared = self.coder.code(node, saved, storage, fields, kind, bound)
         if content is None:
             site.incompressible = True
             return None
@@ -199,29 +218,24 @@ class Hooks:
     def _derived(self, node, saved, site):
         """A content that is computed again from others, where that is possible."""
         content = None
-        if saved.role is Role.RELU and self.assessor.adapts:  # a fixed bound is that of each tensor, not of what it is computed from
-            content = rectified.derive(self, node, saved.tensor, site)
-        elif saved.role in recompute.ROLES and not site.support:
+        if saved.role is _RELU:
+            # A fixed bound is that of each tensor, not of what it is computed from.
+            if self.assessor.adapts and saved.session is self.devices.host:
+                content = rectified.derive(self, node, saved.tensor, site)
+        elif not site.support:
             content = recompute.derive(self, saved.tensor, site)
         if content is not None:
             content.site, saved.site = site, content.source.site
             self.report.derived(site, content)
         return content
 
-    def _existing(self, storage, tensor):
-        """A content of this forward that has the values of the tensor, or None."""
-        if self.sites.generation != self.generation:
-            self.registry.clear()
-            self.generation = self.sites.generation
-        return self.registry.find(storage._cdata, tensor)
-
     def _bound(self, site, saved, exactly, override):
-        """`exactly`: this use does not tolerate the error of a content that there is."""
-        if override is RAW:
-            return RAW
-        if site.exact or exactly:
-            return lossless() if override is None else lossless(override.level)
-        return self.assessor.bound(site, saved) if override is None else override
+        """`exactly`: no error is tolerated here."""
+        if override is None:
+            return lossless() if exactly else self.assessor.bound(site, saved)
+        if override is RAW or not exactly:
+            return override
+        return lossless(override.level)
 
     def checks(self, site):
         """Is what is computed again for this site compared with it this time? In its first step, and in some later ones."""
@@ -245,7 +259,7 @@ class Hooks:
         if type(content) in _WITHOUT_VALUES:
             return content.decode()
         content.n_open -= 1
-        if ticket.role is Role.RELU and type(content) is rectified.Rectified and not self._is_recent(content):
+        if ticket.role is _RELU and type(content) is rectified.Rectified and not self._is_recent(content):
             tensor = content.signs()
         else:
             tensor = self.read_content(content)
@@ -280,9 +294,16 @@ class Hooks:
         figures = content.site.figures
         if figures is not None:
             figures.n_decoded += 1
+            if content.coded_bytes == 0:
+                self.report.measured(figures, content)
         if content.n_open > 0:
             self.recent = (content, dense, dense._version)
         return dense
+
+
+def _strictest(kept, storage):
+    """The strictest role in which a node reads this storage."""
+    return functools.reduce(stricter, (one.role for one, its in kept if its._cdata == storage._cdata))
 
 
 def _serves(content, role):

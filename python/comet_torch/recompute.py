@@ -11,7 +11,7 @@ is checked strictly.
 import torch
 from torch.nn import functional as F
 
-from .handles import Content, fills_its_memory
+from .handles import Content, Outline, fills_its_memory
 from .notices import say_once
 from .roles import Role, kind_of
 
@@ -110,7 +110,7 @@ class Derived(Content):
     __slots__ = ("source", "sources")
 
     def __init__(self, session, tensor, contents, eb=None):
-        super().__init__(session, tensor, tensor, tensor.storage_offset())
+        super().__init__(session, Outline(tensor), tensor, tensor.storage_offset())
         stored = (one for content in contents for one in (content.sources if isinstance(content, Derived) else (content,)))
         self.sources = tuple(dict.fromkeys(content for content in stored if not content.lossless))  # what has errors of its own
         self.source = self.sources[0]
@@ -142,7 +142,7 @@ class Elementwise(Derived):
         if values.shape != self.shape:
             values = values.reshape(self.shape)
         if values.stride() != self.stride:
-            values = torch.empty_strided(self.shape, self.stride, dtype=self.dtype).copy_(values)
+            values = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device=values.device).copy_(values)
         return values
 
 

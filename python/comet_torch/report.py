@@ -32,12 +32,17 @@ class Report:
         return site.figures
 
     def coded(self, site, content):
-        figures = self._of(site)
+        figures = site.figures or self._of(site)
         figures.n += 1
         figures.raw += content.raw_bytes
         figures.coded += content.coded_bytes
         figures.seconds += content.seconds
         figures.bound, figures.eb = content.bound, content.eb
+
+    def measured(self, figures, content):
+        """The length of a frame on a device is known once it is decoded."""
+        content.coded_bytes = content.stored_bytes()
+        figures.coded += content.coded_bytes
 
     def packed(self, site, content):
         """A tensor of which one bit an element is kept."""

@@ -47,6 +47,9 @@ LOSSY = frozenset(
         Role.LOGITS, Role.SHAPE,
     }
 )
+_OF_VALUES = LOSSY - {Role.SHAPE}
+_EXACT = Role.EXACT  # members of an Enum are slow to look up
+_Parameter = torch.nn.Parameter
 # The strictest first: a tensor with several consumers is coded for the first of these that it has.
 _STRICTNESS = (
     Role.EXACT, Role.INTEGERS, Role.MASK,
@@ -77,7 +80,6 @@ _NORM = {"weight": Role.WEIGHT, "bias": Role.WEIGHT, "result1": Role.SMALL, "res
 _ATTENTION = {"query": Role.QUERY, "key": Role.QUERY, "value": Role.VALUE, "output": Role.ATTENTION, "logsumexp": Role.SMALL,
               "attn_mask": Role.EXACT}
 
-_NONE = {}
 _POOL = {"self": Role.SHAPE, "result1": Role.INTEGERS, "indices": Role.INTEGERS}
 _LOSS = {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS}
 
@@ -182,7 +184,8 @@ def _edge(node, index):
 
 def is_parameter(tensor):
     """Is it a parameter or a view of one? isinstance is slow for parameters."""
-    return issubclass(type(tensor), torch.nn.Parameter) or issubclass(type(tensor._base), torch.nn.Parameter)
+    base = tensor._base
+    return issubclass(type(tensor), _Parameter) or (base is not None and issubclass(type(base), _Parameter))
 
 
 def _operand_role(node, edges, field, tensor):
@@ -201,23 +204,33 @@ def _factor_role(node, edge, tensor):
     return Role.WEIGHT if is_of_weights(_edge(node, edge)) else Role.FACTOR
 
 
-def _power_role(node):
+def _power_role(node, tensor):
     """The exponent of Pow with another number is a tensor."""
-    return Role.FACTOR if node.name().endswith("PowBackward0") and node._saved_exponent == 2 else Role.EXACT
+    if not node.name().endswith("PowBackward0") or node._saved_exponent != 2:
+        return Role.EXACT
+    return Role.WEIGHT if is_of_weights(tensor.grad_fn) else Role.FACTOR
 
 
 def role_of(node, kind, field, tensor):
     """The role of `tensor`, which `node` saved as `field`."""
     if not tensor.is_floating_point():
         return Role.EXACT if tensor.is_complex() else Role.INTEGERS
-    if kind in PRODUCTS and field in PRODUCTS[kind]:
-        return _operand_role(node, PRODUCTS[kind], field, tensor)
-    if kind in ELEMENTWISE_PRODUCTS and field in ELEMENTWISE_PRODUCTS[kind]:
-        return _factor_role(node, ELEMENTWISE_PRODUCTS[kind][field], tensor)
-    role = _power_role(node) if kind == "Pow" and field == "self" else FIELDS.get(kind, _NONE).get(field, Role.EXACT)
-    if role in LOSSY and role is not Role.SHAPE:
+    fields = FIELDS.get(kind)
+    if fields is None:
+        return _role_of_graph(node, kind, field, tensor)
+    role = fields.get(field, _EXACT)
+    if role in _OF_VALUES:
         if is_of_weights(tensor.grad_fn):
             return Role.WEIGHT
         if kind in _CONVOLUTIONS and not is_of_weights(_edge(node, 1)):
             return Role.FACTOR
     return role
+
+
+def _role_of_graph(node, kind, field, tensor):
+    """Of operators whose operands' roles follow from where these come from."""
+    if kind in PRODUCTS and field in PRODUCTS[kind]:
+        return _operand_role(node, PRODUCTS[kind], field, tensor)
+    if kind in ELEMENTWISE_PRODUCTS and field in ELEMENTWISE_PRODUCTS[kind]:
+        return _factor_role(node, ELEMENTWISE_PRODUCTS[kind][field], tensor)
+    return _power_role(node, tensor) if kind == "Pow" and field == "self" else _EXACT

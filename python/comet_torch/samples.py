@@ -55,7 +55,7 @@ class ConvolutionSampler:
     def gradient(self, error, dy, part, n_channels):
         shape, outputs, groups = self._weight_of(part, n_channels)
         dy = dy.detach()[part[0], outputs].float().contiguous()
-        weight = torch.empty(shape, dtype=torch.float32)
+        weight = torch.empty(shape, dtype=torch.float32, device=dy.device)
         result = torch.ops.aten.convolution_backward(dy, error.contiguous(), weight, None, self.stride, self.padding, self.dilation,
                                                      self.transposed, self.output_padding, groups, [False, True, False])
         return result[1], dy

@@ -5,12 +5,15 @@ A `Session` owns the pool that holds all coded bytes. It lives as long as the la
 """
 import ctypes
 import os
+import weakref
 
 import torch
 
 from comet_codec import CometError
 from comet_codec._library import (CHANNELS_LAST, GOMP_THREADS, MAX_DIMS, OWN_THREADS, PLANAR, TORCH_THREADS, Affine, Figures, Job, Windows,
                                   check, native, of_addresses)
+
+from .handles import Outline
 
 DTYPES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.float64: 3}
 _SIGNED = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
@@ -43,16 +46,45 @@ def host_threads():
     return OWN_THREADS, None
 
 
+class Prepared(Outline):
+    """How tensors of one type and shape are described to the library. Fields for the bound are written only where they change."""
+
+    __slots__ = ("job", "address", "channels_last", "bound", "support", "seed")
+
+    def __init__(self, dense, channels_last):
+        super().__init__(dense)
+        self.channels_last = channels_last
+        dims = self.shape if 0 < len(self.shape) <= MAX_DIMS else (self.shape.numel(),)
+        self.job = Job(dtype=DTYPES[self.dtype], n_dims=len(dims), layout=CHANNELS_LAST if channels_last else PLANAR)
+        self.job.dims[: len(dims)] = dims
+        self.address = ctypes.addressof(self.job)
+        self.bound = self.support = self.seed = None
+
+    def fits(self, dense, channels_last):
+        return self.shape == dense.shape and self.stride == dense.stride() and self.dtype is dense.dtype \
+            and self.channels_last is channels_last
+
+    def ask(self, bound, support, seed):
+        """Writes how to code the next tensor: bounds do not change once they are made."""
+        job = self.job
+        job.bound_mode, job.bound, job.level = bound.mode, bound.eb, bound.level
+        job.keep_support = bound.keep_support or support
+        job.dither, job.dither_seed = seed is not None, seed or 0
+        self.bound, self.support, self.seed = bound, support, seed
+
+
 class Session:
     CALLS = ("_encode", "_decode", "_free")  # of the library, for each tensor
+    empty_strided = staticmethod(torch.empty_strided)
 
     def __init__(self):
         self.native = native()
-        self.handle = ctypes.c_void_p()
-        self.process = os.getpid()
+        handle = ctypes.c_void_p()
         kind, entry = host_threads()
-        self.native.comet_native_create(ctypes.byref(self.handle), torch.get_num_threads(), kind, entry)
-        self.jobs = {}
+        self.native.comet_native_create(ctypes.byref(handle), torch.get_num_threads(), kind, entry)
+        self.handle = handle.value
+        self.is_owner = True  # of the threads and the pool: not in a forked process
+        _sessions.add(self)
         for name in self.CALLS:
             setattr(self, name, of_addresses("comet_native" + name))
         self.out = ctypes.c_void_p()  # where encode writes the address of a block
@@ -60,32 +92,20 @@ class Session:
 
     def __del__(self):
         # The garbage collector may finish a session before contents of it that are garbage, too: these find no handle then.
-        handle, self.handle = getattr(self, "handle", None), None
-        if handle and os.getpid() == self.process:
-            self.native.comet_native_destroy(handle)
+        if getattr(self, "is_owner", False):
+            self.is_owner = False
+            self.native.comet_native_destroy(self.handle)
 
     # ---- encoding; each function returns the address of a block ----
 
-    def job(self, dtype, shape, channels_last):
-        """The reusable description of tensors of this type and shape."""
-        key = (dtype, shape, channels_last)
-        job = self.jobs.get(key)
-        if job is None:
-            dims = shape if 0 < len(shape) <= MAX_DIMS else (shape.numel(),)
-            job = Job(dtype=DTYPES[dtype], n_dims=len(dims), layout=CHANNELS_LAST if channels_last else PLANAR)
-            job.dims[: len(dims)] = dims
-            job = self.jobs[key] = (job, ctypes.addressof(job))
-        return job
-
-    def encode(self, tensor, channels_last, bound, keep_support=False, seed=None):
-        """Encodes a tensor that is dense in memory, with a seed with dither. Returns the block and the job, whose results hold until
-        the next call."""
-        job, address = self.jobs.get((tensor.dtype, tensor.shape, channels_last)) or self.job(tensor.dtype, tensor.shape, channels_last)
-        job.bound_mode, job.bound, job.level = bound.mode, bound.eb, bound.level
-        job.keep_support = bound.keep_support or keep_support
-        job.dither, job.dither_seed = seed is not None, seed or 0
-        check(self._encode(self.handle, address, tensor.data_ptr(), self.out_address))
-        return self.out.value, job
+    def encode(self, prepared, tensor, bound, support=False, seed=None):
+        """Encodes a tensor that is as `prepared` says, with a seed with dither. Results in the job hold until its next use."""
+        if prepared.bound is not bound or prepared.support is not support or prepared.seed is not seed:
+            prepared.ask(bound, support, seed)
+        status = self._encode(self.handle, prepared.address, tensor.data_ptr(), self.out_address)
+        if status:
+            check(status)
+        return self.out.value
 
     def pack_two(self, tensor):
         """A block of a tensor with at most two different values, or None."""
@@ -124,7 +144,9 @@ class Session:
 
     def decode(self, block, tensor, n_bytes):
         """Decodes into a tensor of n_bytes that is dense in memory."""
-        check(self._decode(self.handle, block, tensor.data_ptr(), n_bytes))
+        status = self._decode(self.handle, block, tensor.data_ptr(), n_bytes)
+        if status:
+            check(status)
 
     def compute(self, scale, shift, signs, x, add, y):
         """y = scale x + shift + add, dimension 1 being that of the channels; with a block of signs, as ReLU's result. x, add and y are
@@ -140,7 +162,7 @@ class Session:
         return self.native.comet_native_block_bytes(block)
 
     def free(self, block):
-        if self.handle is not None and os.getpid() == self.process:
+        if self.is_owner:
             self._free(self.handle, block)
 
     def memory(self):
@@ -149,4 +171,14 @@ class Session:
         return figures
 
 
-__all__ = ["CometError", "DTYPES", "Session", "host_threads"]
+_sessions = weakref.WeakSet()
+
+
+def _forked():
+    for session in _sessions:
+        session.is_owner = False
+
+
+os.register_at_fork(after_in_child=_forked)
+
+__all__ = ["CometError", "DTYPES", "Prepared", "Session", "host_threads"]

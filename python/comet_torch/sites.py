@@ -3,7 +3,7 @@
 A use is named after the module that was running, the kind of the node, its field, and the how-manieth of these it was since the
 forward began: "layer1.0.bn1:NativeBatchNorm.input#0". So a place has the same name in every step, and its bound can be its own.
 """
-from .roles import LOSSY, NEEDS_SUPPORT, Role, stricter
+from .roles import DITHERED, LOSSY, NEEDS_SUPPORT, Role, stricter
 
 
 class Site:
@@ -11,17 +11,19 @@ class Site:
     the result of a ReLU, which is the input of the next convolution. The site has the name of its first use."""
 
     __slots__ = ("key", "module", "role", "roles", "index", "n_elements", "exact", "support", "incompressible",
-                 "derivable", "figures", "coding")
+                 "dithered", "derivable", "figures", "coding", "prepared")
 
     def __init__(self, key, module, index, n_elements):
         self.key, self.module, self.index, self.n_elements = key, module, index, n_elements
         self.role, self.roles = None, set()  # the strictest, and all uses so far
         self.exact = False  # a use of unknown role was found: stored without loss from then on
         self.support = False  # a use needs exact zeros and signs
+        self.dithered = False  # a use has dither
         self.incompressible = False  # coding saved nothing: the tensor passes through from then on
         self.derivable = None  # the version of its tensor that is computed again; None: not tried yet, NEVER: it cannot be
         self.figures = None
         self.coding = None  # of levels.py: what a level costs here, in steps that find out
+        self.prepared = None  # of session.py: how its tensors were described to the native library the last time
 
     def learn(self, role):
         """A node reads the tensor in this role."""
@@ -31,16 +33,27 @@ class Site:
             self.exact = True
         if role in NEEDS_SUPPORT:
             self.support = True
+        if role in DITHERED:
+            self.dithered = True
 
 
 class Saved:
     """One saved field of one node. `tensor` is raw, and alive during the call only; `key` is the name of this use."""
 
-    __slots__ = ("key", "field", "role", "ticket", "site", "tensor")
+    __slots__ = ("key", "field", "role", "ticket", "site", "tensor", "session")
 
     def __init__(self, field, role, ticket):
         self.field, self.role, self.ticket, self.tensor = field, role, ticket, ticket.raw
-        self.key = self.site = None
+        self.key = self.site = self.session = None  # session: which codes it
+
+
+class Spot:
+    """A kind and field in one module: the names of its uses, and how many there were in this forward."""
+
+    __slots__ = ("names", "number", "generation")
+
+    def __init__(self):
+        self.names, self.number, self.generation = [], 0, -1
 
 
 class Sites:
@@ -49,22 +62,23 @@ class Sites:
     def __init__(self):
         self.by_key = {}
         self.all = []
-        self.keys = {}
-        self.counts = {}
+        self.spots = {}
         self.stack = [""]
         self.generation = 0  # of forwards
 
     def name(self, kind, field):
         """The name of the next use of this kind in the module that runs."""
         place = (self.stack[-1], kind, field)
-        number = self.counts.get(place, 0)
-        self.counts[place] = number + 1
-        names = self.keys.get(place)
-        if names is None:
-            names = self.keys[place] = []
-        if number == len(names):
-            names.append(f"{place[0]}:{kind}.{field}#{number}")
-        return names[number]
+        spot = self.spots.get(place)
+        if spot is None:
+            spot = self.spots[place] = Spot()
+        if spot.generation != self.generation:
+            spot.generation, spot.number = self.generation, 0
+        number = spot.number
+        spot.number = number + 1
+        if number == len(spot.names):
+            spot.names.append(f"{place[0]}:{kind}.{field}#{number}")
+        return spot.names[number]
 
     def get(self, key, tensor):
         site = self.by_key.get(key)
@@ -80,7 +94,6 @@ class Sites:
 
     def restart(self):
         """A forward begins."""
-        self.counts.clear()
         self.generation += 1
 
     def enter(self, module):

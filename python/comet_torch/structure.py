@@ -15,8 +15,10 @@ from .notices import say_compiled
 from .roles import kind_of
 
 _RAW_PREFIX, _PREFIX = "_raw_saved_", "_saved_"
+_SEVERAL = (tuple, list)
 _NO_TENSOR = (int, float, str, torch.dtype)
 _MARK = "comet_torch"
+NO_TASK = -1  # what graph_task() returns outside of backward passes
 # Calls of torch functions, with results in the graph, after which a ticket whose node was not found passes through.
 _PATIENCE = 16
 
@@ -46,10 +48,8 @@ class NodeHook:
         if not pending:
             return
         self.hooks.pending = []
-        kind, attributes = self._known(node)
-        if kind.startswith("CompiledFunction"):
-            say_compiled()
-        fields = [(field, ticket) for field, ticket in _raw_tickets(node, attributes) if ticket.role is None]
+        kind, attributes = self.known.get(node.name()) or self._learn(node)
+        fields = [found for found in _raw_tickets(node, attributes) if found[1].role is None]
         try:
             if fields:
                 self.hooks.node_made(node, kind, fields)
@@ -58,26 +58,29 @@ class NodeHook:
                 if ticket.content is None:
                     ticket.keep()
 
-    def _known(self, node):
+    def _learn(self, node):
         """The kind of a node, and the attributes that have what it saved."""
-        name = node.name()
-        found = self.known.get(name)
-        if found is None:
-            found = self.known[name] = (kind_of(node), [(a, a[len(_RAW_PREFIX):]) for a in dir(node) if a.startswith(_RAW_PREFIX)])
+        kind = kind_of(node)
+        if kind.startswith("CompiledFunction"):
+            say_compiled()
+        found = self.known[node.name()] = (kind, [(a, a[len(_RAW_PREFIX):]) for a in dir(node) if a.startswith(_RAW_PREFIX)])
         return found
 
     def tickets(self, node):
         """{field: ticket} of a node made before."""
-        return dict(_raw_tickets(node, self._known(node)[1]))
+        return dict(_raw_tickets(node, (self.known.get(node.name()) or self._learn(node))[1]))
 
 
 def _raw_tickets(node, attributes):
+    """Pairs of field and ticket."""
+    found = []
     for attribute, field in attributes:
         saved = getattr(node, attribute)
-        for one in saved if isinstance(saved, (tuple, list)) else (saved,):
+        for one in saved if type(saved) in _SEVERAL else (saved,):
             ticket = one.data
             if type(ticket) is Ticket:
-                yield field, ticket
+                found.append((field, ticket))
+    return found
 
 
 class CallWatch(TorchFunctionMode):
@@ -195,14 +198,13 @@ def watch_backward():
 
 
 if hasattr(torch._C, "_current_graph_task_id"):
-    _task = torch._C._current_graph_task_id
-
-    def in_backward():
-        """Does this thread run a backward pass?"""
-        return _task() != -1
-
+    graph_task = torch._C._current_graph_task_id
 else:
 
-    def in_backward():
-        """Does a backward pass run?"""
-        return _Engine.depth > 0
+    def graph_task():
+        return NO_TASK + _Engine.depth
+
+
+def in_backward():
+    """Does a backward pass run? On torch that can tell: in this thread."""
+    return graph_task() != NO_TASK

@@ -67,13 +67,14 @@ void adapt_observe(adapt *a, uint32_t consumer, const adapt_observation *seen);
 
 /* Computes bounds from what was observed since the last call, and plans the next assessment.
  *
- * Bounds: limits aim at 0.78 sigma*, between 0.5 and 1.2, because batches differ and what an error does may grow until the next
- * assessment. A bound at most doubles, at first from what the tensor was stored with: what larger errors do is measured before
- * they are made. Consumers that were not observed, or with values that are negative or not finite, keep what they had.
+ * Bounds: limits aim at 0.78 sigma* at first, then as close to sigma* as the scatter of errors allows: their mean square is
+ * below its square by one standard error. A bound at most doubles, at first from what the tensor was stored with: what larger
+ * errors do is measured before they are made. Consumers that were not observed, or with values that are negative or not finite,
+ * keep what they had.
  *
  * The gap doubles from 1 to a hundredth of the window, except where a bound moved by 2x or more. From then on it is halved
- * where a bound moved by 2x or more, or a measured error is above 1.05 sigma*. It is doubled, up to the window and to an eighth
- * of the steps so far, where no bound moved by more than 1.25x and no error is above 0.95 sigma*. */
+ * where a bound moved by 2x or more, or a measured error is above 1.35 times the one aimed at. It is doubled, up to the window
+ * and to an eighth of the steps so far, where no bound moved by more than 1.25x and no error is above 1.22 times that. */
 void adapt_assess(adapt *a, uint64_t step);
 
 /* For when something looks unsafe, such as a loss spike or non-finite values: no bound is in force until the next assessment,

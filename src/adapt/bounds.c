@@ -2,14 +2,12 @@
  * One assessment: limits of consumers, and bounds of tensors. docs/theory.md has the derivation.
  *
  * The bound of a tensor is the least of its consumers' limits. M is the reference of a parameter consumer's rule (state.h). The
- * error may add `share` times M, and the error of a bound of 1 adds `harm` times M, so the limit is AIM * sqrt(share / harm).
- * The harm is measured, or gain / M where it is not. The limit of a pass-on consumer that may let in the relative energy E is
- * sqrt(E / gain).
+ * error may add `share` times M, and the error of a bound of 1 adds `harm` times M, so the limit is aim * sqrt(share / harm);
+ * aim.c has the aim. The harm is measured, or gain / M where it is not. The limit of a pass-on consumer that may let in the
+ * relative energy E is sqrt(E / gain).
  */
 #include "adapt/state.h"
 
-/* Limits aim at this part of sigma*: errors half as large again as expected are then 1.17 sigma*, a third smaller 0.52. */
-static const double AIM = 0.78;
 /* A bound rises at most by this factor in one assessment, at first from the bound that the tensor was stored with: what larger
  * errors do is measured before they are made. */
 static const double MAX_RISE = 2;
@@ -29,9 +27,11 @@ static void assess_parameter(const adapt *a, consumer_state *c, bool was_known)
     /* The caller may have stored the tensor more exactly than the bound allows. */
     const double eb = a->tensors[c->tensor].eb;
     c->at_limit = c->limits && c->collected.n_measured > 0 && eb > 0 && c->collected.eb >= AT_LIMIT * eb;
+    const known_harm before = {was_known ? c->harm : 0, c->harm_measured};
     adapt_assess_gradient(a, c, was_known);
+    adapt_follow_aim(a, c, &before);
     c->limit = c->gain == 0                      ? INFINITY
-               : c->reference > 0 && c->harm > 0 ? AIM * sqrt(adapt_parameter_share(a, c) / c->harm)
+               : c->reference > 0 && c->harm > 0 ? c->aim * sqrt(adapt_parameter_share(a, c) / c->harm)
                                                  : 0;
 }
 
@@ -115,6 +115,7 @@ void adapt_retreat(adapt *a, uint64_t step)
         c->known = c->limits = c->at_limit = false;
         c->collected = (collection){0};
         c->errors[0] = c->errors[1] = (error_history){0};
+        adapt_reset_aim(c);
         c->harm = c->harm_measured ? c->harm : 0;
         c->limit = INFINITY;
         c->allowed = c->measured = NAN;

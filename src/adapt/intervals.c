@@ -7,8 +7,9 @@
 
 /* The gap is halved where a bound moved by the factor JUMP or more, and doubled only where none moved by more than DRIFT. */
 static const double JUMP = 2, DRIFT = 1.25;
-/* The gap is halved where a measured error is above ERROR_HIGH sigma*, and doubled only where none is above ERROR_LOW. */
-static const double ERROR_HIGH = 1.05, ERROR_LOW = 0.95;
+/* The gap is halved where a measured error is above ERROR_HIGH times the one that its limit aims at, and doubled only where
+ * none is above ERROR_LOW. */
+static const double ERROR_HIGH = 1.35, ERROR_LOW = 1.22;
 /* The gap grows from 1 to window / MIN_GAP_DIVISOR at the start of a run, and does not fall below that later. */
 static const uint32_t MIN_GAP_DIVISOR = 100;
 /* The gap is at most steps so far / AGE_DIVISOR: early in training a net may change suddenly. */
@@ -27,12 +28,12 @@ bool adapt_complete(const adapt *a, uint64_t step)
     return step >= a->next;
 }
 
-/* The largest quotient of measured sigma and sigma* in the last assessment; NaN: nothing was measured. */
+/* The largest quotient of measured sigma and the one aimed at in the last assessment; NaN: nothing was measured. */
 static double largest_error(const adapt *a)
 {
     double largest = NAN;
     for (uint32_t i = 0; i < a->n_consumers; i++) {
-        const double error = sqrt(a->consumers[i].measured / a->consumers[i].allowed);
+        const double error = sqrt(a->consumers[i].measured / a->consumers[i].allowed) / a->consumers[i].aim;
         if (isfinite(error))
             largest = fmax(largest, error);
     }

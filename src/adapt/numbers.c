@@ -5,7 +5,7 @@
 /* Whole numbers up to here are exact in a double. */
 static const double EXACT_WHOLE = 9007199254740992.0;
 
-enum { VERSION = 7, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 24 };
+enum { VERSION = 8, N_HEAD = 7, N_PER_TENSOR = 4, N_PER_CONSUMER = 29 };
 
 static double pack(double x)
 {
@@ -62,7 +62,12 @@ void adapt_export(const adapt *a, double *numbers)
                                             c->errors[0].n,
                                             c->errors[0].quotients,
                                             c->errors[1].n,
-                                            c->errors[1].quotients};
+                                            c->errors[1].quotients,
+                                            c->aim,
+                                            c->scatter.n,
+                                            c->scatter.n_squares,
+                                            c->scatter.sum,
+                                            c->scatter.squares};
         for (size_t j = 0; j < N_PER_CONSUMER; j++)
             *x++ = own[j];
     }
@@ -141,6 +146,8 @@ static void import_consumer(consumer_state *c, const double *x)
                                 .measured_reference = x[19]};
     c->errors[0] = (error_history){.n = x[20], .quotients = x[21]};
     c->errors[1] = (error_history){.n = x[22], .quotients = x[23]};
+    c->aim = x[24];
+    c->scatter = (error_scatter){.n = x[25], .n_squares = x[26], .sum = x[27], .squares = x[28]};
 }
 
 comet_status adapt_import(adapt *a, const double *numbers, size_t n)

@@ -31,6 +31,12 @@ typedef struct error_history {
     double n, quotients; /* sums of weights, and of weighted quotients */
 } error_history;
 
+/* Errors at the limit relative to those aimed at: their mean, and how much they scatter; aim.c. Older ones fade. */
+typedef struct error_scatter {
+    double n, n_squares; /* sums of weights, steps, and of their squares */
+    double sum, squares; /* weighted sums of the quotients and of their squares */
+} error_scatter;
+
 typedef struct consumer_state {
     const char *name;
     uint64_t n_weights; /* 0: pass-on */
@@ -49,6 +55,8 @@ typedef struct consumer_state {
     double measured;         /* summed squared error (SIGMA: squared mean of roots); NaN: not measured */
     bool at_limit;           /* `measured` is the error of the bound that this consumer had set */
     error_history errors[2]; /* [0] below the limit, [1] at the limit */
+    double aim;              /* the part of sigma* that the limit aims at */
+    error_scatter scatter;
 } consumer_state;
 
 struct adapt {
@@ -80,6 +88,19 @@ double adapt_pass_share(const adapt *a, const consumer_state *c);
 /* Gradient assessment of a parameter consumer: M, the allowed and the measured error, and its harm. was_known: the consumer was
  * assessed before. */
 void adapt_assess_gradient(const adapt *a, consumer_state *c, bool was_known);
+
+/* ---- aim.c ---- */
+
+/* Forgets what was measured: the limit aims at what it does at the start. */
+void adapt_reset_aim(consumer_state *c);
+/* What a limit was computed from. */
+typedef struct known_harm {
+    double harm; /* 0: unknown */
+    bool measured;
+} known_harm;
+/* After adapt_assess_gradient, and before the new limit is computed: the aim from the errors at the last limits, which were
+ * computed from `before`. */
+void adapt_follow_aim(const adapt *a, consumer_state *c, const known_harm *before);
 
 /* ---- intervals.c ---- */
 

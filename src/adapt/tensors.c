@@ -70,8 +70,10 @@ static comet_status add_consumer(adapt *a, const consumer_state *c, uint32_t *co
 
 static consumer_state new_consumer(uint32_t tensor, const char *name, uint64_t n_weights)
 {
-    return (consumer_state){
+    consumer_state c = {
         .name = name, .n_weights = n_weights, .tensor = tensor, .share = 1, .allowed = NAN, .limit = INFINITY, .measured = NAN};
+    adapt_reset_aim(&c);
+    return c;
 }
 
 comet_status adapt_add_parameter(adapt *a, uint32_t tensor, const char *name, uint64_t n_weights, uint32_t *consumer)

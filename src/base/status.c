@@ -6,20 +6,24 @@
 
 #undef comet_fail
 
-static _Thread_local char last_error[1024];
+/* Visible, so that the libraries of a process that hold this file, such as comet_gpu beside comet_codec, share one text a
+ * thread. */
+enum { ERROR_BYTES = 1024 };
+COMET_API extern _Thread_local char comet_last_error_text[ERROR_BYTES];
+_Thread_local char comet_last_error_text[ERROR_BYTES];
 
 comet_status comet_fail(comet_status status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(last_error, sizeof last_error, format, args);
+    vsnprintf(comet_last_error_text, ERROR_BYTES, format, args);
     va_end(args);
     return status;
 }
 
 const char *comet_last_error(void)
 {
-    return last_error;
+    return comet_last_error_text;
 }
 
 const char *comet_status_name(comet_status status)

@@ -2,7 +2,6 @@
 #include "dist/cards.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -40,10 +39,7 @@ static comet_status receive(transport *t, uint32_t from, void *data, size_t byte
 
 static void write_own(const transport *t, card *own)
 {
-    struct stat space;
-    *own = (card){.pid = (uint32_t)getpid(), .node = t->node};
-    if (stat("/proc/self/ns/pid", &space) == 0)
-        own->pid_space = (uint64_t)space.st_ino;
+    *own = (card){.node = t->node};
     if (gethostname(own->host, sizeof own->host - 1) != 0 || own->host[0] == '\0')
         snprintf(own->host, sizeof own->host, "unknown");
 }

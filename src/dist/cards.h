@@ -9,8 +9,7 @@ enum { CARD_HOST_BYTES = 64 };
 
 typedef struct card {
     char host[CARD_HOST_BYTES];
-    uint64_t pid_space; /* processes with the same can see each other's numbers */
-    uint32_t pid, node;
+    uint32_t node;
 } card;
 
 /* Every rank's card, at cards[rank]. Waits for all ranks; fails where some do not answer for a minute. */

@@ -18,6 +18,14 @@ typedef struct opening {
     comet_launch launch;
 } opening;
 
+static guard *own_guard;
+
+static void dismiss_guard(void)
+{
+    guard_dismiss(own_guard);
+    own_guard = NULL;
+}
+
 static transport *open_module(void *arg, char *error, size_t bytes)
 {
     const opening *o = arg;
@@ -54,7 +62,7 @@ static void end_process(transport *t, bool speak)
 
 void comet_dist_params_init(comet_dist_params *params)
 {
-    *params = (comet_dist_params){.size = sizeof *params, .coded_share = 0.02, .silent_seconds = 6};
+    *params = (comet_dist_params){.size = sizeof *params, .coded_share = 0.02, .silent_seconds = 6, .hung_seconds = 7};
 }
 
 static comet_status check_params(const comet_dist_params *params)
@@ -62,8 +70,9 @@ static comet_status check_params(const comet_dist_params *params)
     TRY(CHECK_SIZE(comet_dist_params, params));
     if (params->reduce_with_mpi && params->wire != COMET_WIRE_F32)
         return comet_fail(COMET_ERROR_ARGUMENT, "MPI adds up plain floats only: gradients cannot be rounded or coded as well");
-    if (!(params->silent_seconds > 0))
-        return comet_fail(COMET_ERROR_ARGUMENT, "a rank cannot be missed after %g s", params->silent_seconds);
+    if (!(params->silent_seconds > 0 && params->hung_seconds > 0))
+        return comet_fail(COMET_ERROR_ARGUMENT, "a rank cannot be missed after %g s, nor be hung after %g s",
+                          params->silent_seconds, params->hung_seconds);
     return COMET_OK;
 }
 
@@ -75,19 +84,27 @@ comet_status comet_dist_start(const comet_dist_params *params, comet_ranks *rank
     if (o.launch.launcher == COMET_LAUNCHER_NONE)
         return comet_fail(COMET_ERROR_ARGUMENT, "no MPI launcher started this process with others");
     TRY(module_load(launcher_modules(o.launch.launcher), o.launch.name, &o.open));
+    TRY(guard_join(&own_guard, &o.launch));
     const mover_settings settings = {.open = open_module,
                                      .arg = &o,
                                      .silent_seconds = params->silent_seconds,
-                                     .hold_launcher = o.launch.launcher == COMET_LAUNCHER_OPENMPI,
+                                     .hung_seconds = params->hung_seconds,
+                                     .guard = own_guard,
                                      .ending = params->ending,
                                      .user = params->user,
                                      .end = end_process};
-    return group_create(ranks, &settings, params);
+    const comet_status status = group_create(ranks, &settings, params);
+    if (status != COMET_OK)
+        dismiss_guard();
+    return status;
 }
 
 comet_status comet_dist_end(comet_ranks *ranks)
 {
-    return group_destroy(ranks, true);
+    const comet_status status = group_destroy(ranks, true);
+    if (status == COMET_OK)
+        dismiss_guard();
+    return status;
 }
 
 void comet_dist_fail(comet_ranks *ranks, const char *sentence)

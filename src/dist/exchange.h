@@ -22,6 +22,7 @@ typedef struct exchange {
 
 comet_status exchange_create(exchange *e, uint32_t n_ranks);
 void exchange_destroy(exchange *e);
+uint64_t exchange_memory(uint32_t n_ranks);
 
 void exchange_sum(exchange *e, double *values, size_t n);
 void exchange_broadcast(exchange *e, void *data, size_t bytes);

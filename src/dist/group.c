@@ -105,6 +105,12 @@ static comet_status describe(void *self, comet_ranks_figures *figures)
     return GIVE(comet_ranks_figures, figures, &found);
 }
 
+static void mark(void *self, comet_rank_phase phase)
+{
+    const group *g = self;
+    mover_mark(g->mover, phase);
+}
+
 static void fill(comet_ranks *ranks, group *g)
 {
     *ranks = (comet_ranks){.size = sizeof *ranks,
@@ -118,7 +124,10 @@ static void fill(comet_ranks *ranks, group *g)
                            .reduce_begin = reduce_begin,
                            .reduce_is_done = reduce_is_done,
                            .reduce_end = reduce_end,
-                           .describe = describe};
+                           .describe = describe,
+                           .mark = mark,
+                           .message_bytes = reducer_memory(g->reducer) + exchange_memory(g->n_ranks),
+                           .kept_per_float = reducer_kept_per_float(g->reducer)};
     cards_count_node(mover_cards(g->mover), g->n_ranks, g->rank, &ranks->n_on_node, &ranks->rank_on_node);
 }
 
@@ -143,6 +152,14 @@ static comet_status open_group(group *g, const mover_settings *settings, const c
                                        .with_mpi = params->reduce_with_mpi};
     TRY(reducer_create(&g->reducer, &reducing));
     return exchange_create(&g->exchange, t->n_ranks);
+}
+
+comet_status comet_dist_message_bytes(const comet_dist_params *params, uint32_t n_ranks, uint64_t *bytes)
+{
+    const reducer_settings reducing = {.n_ranks = n_ranks, .wire = params->wire, .coded_share = params->coded_share};
+    TRY(reducer_plan(&reducing, bytes));
+    *bytes += exchange_memory(n_ranks);
+    return COMET_OK;
 }
 
 comet_status group_create(comet_ranks *ranks, const mover_settings *settings, const comet_dist_params *params)

@@ -2,6 +2,9 @@
  * A star: every rank sends a beat to rank 0 each second, and rank 0 one to every rank. A rank that ends tells rank 0, which
  * tells all. A rank that was not running itself, because it was stopped or the machine asleep, counts the others' silence from
  * then on.
+ *
+ * Beats tell how a rank gets on (pulse.h). A rank that stands still for longer than its patience hangs if another one has
+ * waited for at least half of that time; where nobody waits, all may be slow for the same reason.
  */
 #include "dist/health.h"
 
@@ -17,6 +20,7 @@ typedef enum message_kind { MESSAGE_BEAT = 1, MESSAGE_END } message_kind;
 
 typedef struct message {
     uint32_t kind, from;
+    pulse_report report;
     char text[HEALTH_TEXT_BYTES];
 } message;
 
@@ -24,6 +28,7 @@ typedef struct peer {
     uint32_t rank;
     int sending, receiving;
     double heard;
+    pulse_report report; /* its last */
     message out, in;
 } peer;
 
@@ -31,6 +36,7 @@ struct health {
     const card *cards;
     double silent_seconds, last_tick, last_beat;
     bool telling;
+    pulse_report own;
     size_t n_peers;
     peer peers[];
 };
@@ -80,13 +86,13 @@ void health_destroy(health *h, transport *t)
 /* ---- messages ---- */
 
 /* Nothing is sent to a peer that has not taken the last message yet. */
-static comet_status tell(peer *p, transport *t, message_kind kind, const char *text)
+static comet_status tell(const health *h, peer *p, transport *t, message_kind kind, const char *text)
 {
     bool moved = false;
     TRY(request_poll(t, &p->sending, &moved, NULL));
     if (p->sending != TRANSPORT_NONE)
         return COMET_OK;
-    p->out = (message){.kind = (uint32_t)kind, .from = t->rank};
+    p->out = (message){.kind = (uint32_t)kind, .from = t->rank, .report = h->own};
     snprintf(p->out.text, sizeof p->out.text, "%s", text);
     return t->send(t, p->rank, TAG_HEALTH, &p->out, sizeof p->out, &p->sending) ? COMET_OK : transport_failed(t);
 }
@@ -100,6 +106,7 @@ static comet_status hear(health *h, transport *t, double now, verdict *found)
         if (!came)
             continue;
         p->heard = now;
+        p->report = p->in.report;
         if (p->in.kind == MESSAGE_END) {
             found->found = true;
             found->speak = false;
@@ -117,7 +124,7 @@ static comet_status beat(health *h, transport *t, double now)
         return COMET_OK;
     h->last_beat = now;
     for (size_t i = 0; i < h->n_peers; i++)
-        TRY(tell(&h->peers[i], t, MESSAGE_BEAT, ""));
+        TRY(tell(h, &h->peers[i], t, MESSAGE_BEAT, ""));
     return COMET_OK;
 }
 
@@ -136,23 +143,59 @@ static void find_silent(const health *h, uint32_t own, double now, verdict *foun
     }
 }
 
+/* The longest that a rank other than `but` has waited; rank 0's report is its own. */
+static double most_waited(const health *h, uint32_t but)
+{
+    double most = but == 0 ? 0 : h->own.waited;
+    for (size_t i = 0; i < h->n_peers; i++)
+        if (h->peers[i].rank != but && h->peers[i].report.waited > most)
+            most = h->peers[i].report.waited;
+    return most;
+}
+
+static void judge(const health *h, uint32_t rank, const pulse_report *r, verdict *found)
+{
+    if (found->found || !(r->idle > r->patience) || !(most_waited(h, rank) > r->idle / 2))
+        return;
+    found->found = found->speak = true;
+    snprintf(found->text, sizeof found->text,
+             "rank %u on host %s makes no progress since %.0f s, and others wait for it; the job ends", rank,
+             h->cards[rank].host, r->idle);
+}
+
+/* Rank 0 alone hears from all. */
+static void find_hung(const health *h, uint32_t own, verdict *found)
+{
+    if (own != 0)
+        return;
+    judge(h, 0, &h->own, found);
+    for (size_t i = 0; i < h->n_peers; i++)
+        judge(h, h->peers[i].rank, &h->peers[i].report, found);
+}
+
 static void forgive(health *h, double seconds)
 {
     for (size_t i = 0; i < h->n_peers; i++)
         h->peers[i].heard += seconds;
 }
 
-comet_status health_tick(health *h, transport *t, verdict *found)
+bool health_is_due(const health *h, double now)
 {
-    const double now = comet_seconds(), asleep = now - h->last_tick;
-    if (asleep < tick_seconds)
-        return COMET_OK;
+    return now - h->last_tick >= tick_seconds;
+}
+
+comet_status health_tick(health *h, transport *t, double now, const pulse_report *own, verdict *found)
+{
+    const double asleep = now - h->last_tick;
     if (asleep > asleep_seconds)
         forgive(h, asleep);
     h->last_tick = now;
+    h->own = *own;
     TRY(hear(h, t, now, found));
     if (!found->found)
         find_silent(h, t->rank, now, found);
+    if (!found->found)
+        find_hung(h, t->rank, found);
     return found->found ? COMET_OK : beat(h, t, now);
 }
 
@@ -165,7 +208,7 @@ bool health_tell(health *h, transport *t, const char *text)
         if (request_poll(t, &p->sending, &moved, NULL) != COMET_OK)
             continue;
         if (p->sending == TRANSPORT_NONE && (!h->telling || p->out.kind != MESSAGE_END))
-            (void)tell(p, t, MESSAGE_END, text);
+            (void)tell(h, p, t, MESSAGE_END, text);
         all = all && p->sending == TRANSPORT_NONE;
     }
     h->telling = true;

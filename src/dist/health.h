@@ -1,10 +1,10 @@
-/* Are the other ranks alive? Rank 0 and every other rank tell each other so; ranks of one machine watch each other's processes.
- */
+/* Are the other ranks alive, and do they get on? Rank 0 and every other rank tell each other so. */
 #ifndef COMET_DIST_HEALTH_H
 #define COMET_DIST_HEALTH_H
 
 #include "comet/base.h"
 #include "dist/cards.h"
+#include "dist/pulse.h"
 
 typedef struct health health;
 
@@ -21,8 +21,10 @@ typedef struct verdict {
 comet_status health_create(health **out, transport *t, const card *cards, double silent_seconds);
 void health_destroy(health *h, transport *t);
 
-/* Sends and receives what is due; to be called several times a second. */
-comet_status health_tick(health *h, transport *t, verdict *found);
+/* Is it time for health_tick, which is to be called several times a second? */
+bool health_is_due(const health *h, double now);
+/* Sends and receives what is due; `own` is how this rank gets on. */
+comet_status health_tick(health *h, transport *t, double now, const pulse_report *own, verdict *found);
 
 /* Begins to tell the others that the job ends because of `text`; true once they have been told. */
 bool health_tell(health *h, transport *t, const char *text);

@@ -14,7 +14,6 @@
 #include <time.h>
 
 #include "base/status.h"
-#include "dist/guard.h"
 #include "dist/health.h"
 
 enum { ERROR_BYTES = 600 };
@@ -34,15 +33,16 @@ struct mover {
     bool opened, leaving, closing, failed, told;
     const char *to_tell;
     unsigned n_waiting;
-    double seconds_waited, seconds_moving;
+    const work *waited_for; /* may have ended already */
+    double seconds_waited, seconds_moving, waits_since;
     char error[ERROR_BYTES];
     comet_status status;
     /* the thread's */
     transport *t;
     card *cards;
     health *health;
-    guard *guard; /* the caller's; letters to it may come from the thread */
     work *moving, **moving_end;
+    pulse pulse; /* the caller marks it */
 };
 
 /* ---- the thread ---- */
@@ -68,7 +68,7 @@ static void tell_others(mover *m, const char *sentence, double seconds)
 /* Rank 0 passes on what it was told, so that all know. */
 static void end_job(mover *m, comet_status status, const verdict *why)
 {
-    guard_end_job(m->guard);
+    guard_end_job(m->settings.guard);
     if (m->health && (why->speak || m->t->rank == 0))
         tell_others(m, why->text, 0.3);
     if (m->settings.ending)
@@ -178,8 +178,13 @@ static comet_status look_after_health(mover *m, verdict *found)
 {
     pthread_mutex_lock(&m->lock);
     const bool leaving = m->leaving || m->told;
+    const bool waits = m->waited_for && !m->waited_for->ended;
+    const double now = comet_seconds(), waited = waits ? now - m->waits_since : 0;
     pthread_mutex_unlock(&m->lock);
-    return leaving ? COMET_OK : health_tick(m->health, m->t, found);
+    if (leaving || !health_is_due(m->health, now))
+        return COMET_OK;
+    const pulse_report own = pulse_tick(&m->pulse, now, waited);
+    return health_tick(m->health, m->t, now, &own, found);
 }
 
 static void count_moving(mover *m, double seconds)
@@ -285,6 +290,7 @@ comet_status mover_create(mover **out, const mover_settings *settings)
     m->settings = *settings;
     m->given_end = &m->given;
     m->moving_end = &m->moving;
+    pulse_begin(&m->pulse, settings->hung_seconds);
     init_locks(m);
     if (pthread_create(&m->thread, NULL, run, m) != 0) {
         release(m);
@@ -300,19 +306,14 @@ comet_status mover_create(mover **out, const mover_settings *settings)
         release(m);
         return status;
     }
-    const comet_status status = guard_create(&m->guard, m->cards, m->t->n_ranks, m->t->rank, settings->hold_launcher);
-    if (status == COMET_OK)
-        *out = m;
-    else
-        mover_destroy(m);
-    return status;
+    *out = m;
+    return COMET_OK;
 }
 
 void mover_destroy(mover *m)
 {
     if (!m)
         return;
-    guard_dismiss(m->guard);
     pthread_mutex_lock(&m->lock);
     m->closing = true;
     pthread_cond_signal(&m->to_thread);
@@ -356,10 +357,13 @@ comet_status mover_wait(mover *m, work *w)
     pthread_mutex_lock(&m->lock);
     if (!w->ended) {
         m->n_waiting++;
+        m->waits_since = begin;
+        m->waited_for = w;
         pthread_cond_signal(&m->to_thread);
         while (!w->ended && !m->failed)
             pthread_cond_wait(&m->to_caller, &m->lock);
         m->n_waiting--;
+        m->waited_for = NULL;
         m->seconds_waited += comet_seconds() - begin;
     }
     const bool ended = w->ended;
@@ -367,10 +371,14 @@ comet_status mover_wait(mover *m, work *w)
     return ended ? COMET_OK : comet_fail(m->status, "%s", m->error);
 }
 
+void mover_mark(mover *m, comet_rank_phase phase)
+{
+    pulse_mark(&m->pulse, phase);
+}
+
 void mover_leave(mover *m)
 {
-    guard_dismiss(m->guard);
-    m->guard = NULL;
+    guard_release(m->settings.guard);
     pthread_mutex_lock(&m->lock);
     m->leaving = true;
     pthread_mutex_unlock(&m->lock);
@@ -378,7 +386,7 @@ void mover_leave(mover *m)
 
 void mover_tell(mover *m, const char *sentence)
 {
-    guard_end_job(m->guard);
+    guard_end_job(m->settings.guard);
     pthread_mutex_lock(&m->lock);
     m->to_tell = sentence;
     pthread_cond_signal(&m->to_thread);

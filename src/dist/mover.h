@@ -3,6 +3,8 @@
 #define COMET_DIST_MOVER_H
 
 #include "dist/cards.h"
+#include "dist/guard.h"
+#include "dist/pulse.h"
 #include "dist/work.h"
 
 typedef struct mover mover;
@@ -11,8 +13,8 @@ typedef struct mover_settings {
     /* Called on the thread; NULL with a sentence in `error` where it fails. */
     transport *(*open)(void *arg, char *error, size_t bytes);
     void *arg;
-    double silent_seconds;
-    bool hold_launcher; /* guard_hold stops it */
+    double silent_seconds, hung_seconds;
+    guard *guard; /* NULL: none; kept by the caller */
     /* The job ends. `ending` may print; `end` is called after it and ends the process (the tests' returns). */
     void (*ending)(void *user, const char *sentence, bool speak);
     void *user;
@@ -33,6 +35,9 @@ void mover_give(mover *m, work *w);
 bool mover_has_ended(mover *m, work *w);
 /* Waits until it has ended or the job has failed. */
 comet_status mover_wait(mover *m, work *w);
+
+/* The caller's thread got on. */
+void mover_mark(mover *m, comet_rank_phase phase);
 
 /* The others need not watch this rank any more. All ranks have to call it before one of them ends. */
 void mover_leave(mover *m);

@@ -82,12 +82,36 @@ static size_t piece_floats(uint32_t n_ranks)
                                 : even / COMET_RANKS_ALIGNMENT * COMET_RANKS_ALIGNMENT;
 }
 
+/* Floats decoded from all ranks, and a message to each of them; plain floats need neither. */
+static size_t decoded_bytes(const reducer *r)
+{
+    return r->wire.format == COMET_WIRE_F32 ? 0 : r->settings.n_ranks * r->piece * sizeof(float);
+}
+
+static size_t out_bytes(const reducer *r)
+{
+    return r->wire.format == COMET_WIRE_F32 ? 0 : r->way_bytes;
+}
+
+static size_t slot_memory(const reducer *r)
+{
+    return r->settings.n_ranks * (r->way_bytes + out_bytes(r)) + decoded_bytes(r);
+}
+
+uint64_t reducer_memory(const reducer *r)
+{
+    return (uint64_t)N_LANES * N_SLOTS * (slot_memory(r) + r->settings.n_ranks * sizeof(way)) + wire_memory(&r->wire);
+}
+
+uint32_t reducer_kept_per_float(const reducer *r)
+{
+    return wire_is_coded(&r->wire) ? sizeof(float) : 0;
+}
+
 /* Gives each slot its part of one allocation. */
 static comet_status share_out(reducer *r)
 {
-    const size_t n = r->settings.n_ranks, decoded = r->wire.format == COMET_WIRE_F32 ? 0 : n * r->piece * sizeof(float),
-                 out = r->wire.format == COMET_WIRE_F32 ? 0 : r->way_bytes;
-    const size_t slot_bytes = n * (r->way_bytes + out) + decoded;
+    const size_t n = r->settings.n_ranks, decoded = decoded_bytes(r), out = out_bytes(r), slot_bytes = slot_memory(r);
     r->memory = malloc(N_LANES * N_SLOTS * slot_bytes + N_LANES * N_SLOTS * n * sizeof(way));
     r->parts = malloc(n * sizeof *r->parts);
     if (!r->memory || !r->parts)
@@ -105,13 +129,28 @@ static comet_status share_out(reducer *r)
     return COMET_OK;
 }
 
-static comet_status fill(reducer *r)
+static comet_status size_up(reducer *r)
 {
     r->piece = piece_floats(r->settings.n_ranks);
     TRY(wire_create(&r->wire, r->settings.wire, r->settings.coded_share, r->piece));
     const size_t most = wire_most_bytes(&r->wire, r->piece), plain = r->piece * sizeof(float);
     r->way_bytes = ((most > plain ? most : plain) + 63) / 64 * 64;
+    return COMET_OK;
+}
+
+static comet_status fill(reducer *r)
+{
+    TRY(size_up(r));
     return share_out(r);
+}
+
+comet_status reducer_plan(const reducer_settings *settings, uint64_t *bytes)
+{
+    reducer r = {.settings = *settings};
+    const comet_status status = size_up(&r);
+    *bytes = reducer_memory(&r);
+    wire_destroy(&r.wire);
+    return status;
 }
 
 comet_status reducer_create(reducer **out, const reducer_settings *settings)

@@ -31,6 +31,11 @@ typedef struct reducer_settings {
 
 comet_status reducer_create(reducer **out, const reducer_settings *settings);
 void reducer_destroy(reducer *r);
+/* Memory of its buffers, and bytes that it keeps for each float that was ever coded. */
+uint64_t reducer_memory(const reducer *r);
+uint32_t reducer_kept_per_float(const reducer *r);
+/* reducer_memory of one with these settings. */
+comet_status reducer_plan(const reducer_settings *settings, uint64_t *bytes);
 /* Bytes sent so far, and what they would have been as floats. Any thread. */
 void reducer_bytes(const reducer *r, uint64_t *sent, uint64_t *plain);
 

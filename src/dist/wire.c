@@ -28,7 +28,7 @@ ISA_INLINED void from_bf16_of(const uint16_t *restrict in, float *restrict value
 }
 ISA_VARIANTS(from_bf16, (const uint16_t *restrict in, float *restrict values, size_t n), from_bf16_of(in, values, n))
 
-static bool is_coded(const wire *w)
+bool wire_is_coded(const wire *w)
 {
     return w->format == COMET_WIRE_CODED || w->format == COMET_WIRE_CODED_FAST;
 }
@@ -36,7 +36,7 @@ static bool is_coded(const wire *w)
 comet_status wire_create(wire *w, comet_wire format, double coded_share, size_t most)
 {
     *w = (wire){.format = format, .most = most};
-    if (!is_coded(w))
+    if (!wire_is_coded(w))
         return COMET_OK;
     if (!(coded_share > 0 && coded_share <= 1))
         return comet_fail(COMET_ERROR_ARGUMENT,
@@ -64,6 +64,11 @@ void wire_destroy(wire *w)
     *w = (wire){0};
 }
 
+uint64_t wire_memory(const wire *w)
+{
+    return wire_is_coded(w) ? 2 * (uint64_t)w->most * sizeof *w->wanted : 0;
+}
+
 static comet_status describe(size_t n, comet_tensor *tensor)
 {
     return comet_tensor_init(tensor, COMET_DTYPE_F32, 1, (const uint64_t[]){n});
@@ -75,7 +80,7 @@ size_t wire_most_bytes(const wire *w, size_t n)
     size_t bytes = 0;
     if (w->format == COMET_WIRE_BF16)
         return n * sizeof(uint16_t);
-    if (is_coded(w) && describe(n, &tensor) == COMET_OK && comet_compress_bound(&tensor, &w->coding, &bytes) == COMET_OK)
+    if (wire_is_coded(w) && describe(n, &tensor) == COMET_OK && comet_compress_bound(&tensor, &w->coding, &bytes) == COMET_OK)
         return bytes;
     return n * sizeof(float);
 }
@@ -106,7 +111,7 @@ static comet_status encode_coded(wire *w, const float *values, float *left, size
 
 comet_status wire_encode(wire *w, const float *values, float *left, size_t n, void *out, size_t *bytes, float *came)
 {
-    if (is_coded(w))
+    if (wire_is_coded(w))
         return encode_coded(w, values, left, n, out, bytes, came);
     ISA_PICK(to_bf16)(values, out, n);
     if (came)
@@ -118,7 +123,7 @@ comet_status wire_encode(wire *w, const float *values, float *left, size_t n, vo
 comet_status wire_decode(wire *w, const void *in, size_t bytes, float *values, size_t n)
 {
     size_t came = bytes / sizeof(uint16_t) * sizeof(float);
-    if (is_coded(w))
+    if (wire_is_coded(w))
         TRY(comet_decoder_run(w->decoder, in, bytes, values, n * sizeof *values, &came));
     else if (came == n * sizeof *values)
         ISA_PICK(from_bf16)(in, values, n);

@@ -17,6 +17,8 @@ typedef struct wire {
 /* For up to `most` floats at once. */
 comet_status wire_create(wire *w, comet_wire format, double coded_share, size_t most);
 void wire_destroy(wire *w);
+bool wire_is_coded(const wire *w);
+uint64_t wire_memory(const wire *w); /* bytes */
 
 /* Bytes that n floats take at most. */
 size_t wire_most_bytes(const wire *w, size_t n);

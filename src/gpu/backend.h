@@ -10,6 +10,9 @@ enum gpu_kernel {
     GPU_ENCODE32,
     GPU_DECODE16,
     GPU_DECODE32,
+    GPU_DECODE_PARTS16,
+    GPU_DECODE_PARTS32,
+    GPU_PUT_OUTLIERS,
     GPU_PLACE,
     GPU_COMPACT,
     GPU_OPEN_FRAME,
@@ -36,12 +39,13 @@ typedef struct gpu_source {
     size_t bytes;
 } gpu_source;
 
-enum { N_GPU_SOURCES = 8 };
+enum { N_GPU_SOURCES = 9 };
 extern const gpu_source gpu_sources[N_GPU_SOURCES]; /* in the order of their use */
 
 /* Members as in comet/gpu.h. Functions record the sentence of a failure. */
 typedef struct gpu_backend {
     const char *name;
+    bool has_addresses; /* memory is a number to which offsets are added, not a handle */
     comet_status (*count)(unsigned *n);
     /* Fills *info, of which `name` is set, with all it can, and `unfit`. */
     comet_status (*describe)(unsigned index, comet_gpu_info *info);

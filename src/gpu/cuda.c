@@ -265,6 +265,7 @@ static comet_status copy_memory(void *device, uint64_t to, uint64_t to_offset, u
 }
 
 const gpu_backend gpu_cuda = {.name = "cuda",
+                              .has_addresses = true,
                               .count = count,
                               .describe = describe,
                               .open = open_device,

@@ -26,14 +26,18 @@ typedef struct nvrtc_api {
     NVRTC_FUNCTIONS(NVRTC_MEMBER)
 } nvrtc_api;
 
-static comet_status load(nvrtc_api *api)
+/* NVRTC 13 does not know devices before compute capability 7.5. */
+static comet_status load(nvrtc_api *api, int capability)
 {
     static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"};
-    void *library = gpu_library_open(names, 4);
+    const int newest = capability < 75 ? 1 : 0;
+    void *library = gpu_library_open(names + newest, 4 - newest);
 #define FIND(name, symbol, parameters) &&gpu_library_find(library, symbol, &api->name)
     if (!library || !(1 NVRTC_FUNCTIONS(FIND)))
-        return comet_fail(COMET_ERROR_UNSUPPORTED, "CUDA: the driver does not take the library's PTX, and there is no NVRTC to "
-                                                   "compile the kernels with");
+        return comet_fail(COMET_ERROR_UNSUPPORTED,
+                          "CUDA: the driver does not take the library's PTX, and there is no NVRTC%s to "
+                          "compile the kernels with for compute capability %d.%d",
+                          newest ? " 12 or 11.2" : "", capability / 10, capability % 10);
 #undef FIND
     return COMET_OK;
 }
@@ -85,7 +89,7 @@ comet_status cuda_compile(int capability, int bits, char **ptx)
 {
     nvrtc_api api;
     nvrtc_program *program = NULL;
-    TRY(load(&api));
+    TRY(load(&api, capability));
     char *text = join_sources();
     if (!text)
         return comet_fail(COMET_ERROR_MEMORY, "could not allocate the text of the kernels");

@@ -1,5 +1,6 @@
-/* Finds the CUDA driver and its functions, once. */
+/* Finds the CUDA driver and its functions, once: the library that COMET_CUDA_LIBRARY names, or the system's. */
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "base/status.h"
 #include "gpu/cuda_api.h"
@@ -12,7 +13,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void load(void)
 {
     static const char *const names[] = {"libcuda.so.1", "libcuda.so"};
-    void *library = gpu_library_open(names, 2);
+    const char *const named = getenv("COMET_CUDA_LIBRARY");
+    void *library = named ? gpu_library_open(&named, 1) : gpu_library_open(names, 2);
     if (!library)
         return;
 #define FIND(result, name, symbol, parameters) &&gpu_library_find(library, symbol, &api.name)

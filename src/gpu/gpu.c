@@ -41,31 +41,33 @@ static comet_status end(sequence *s)
     return s->status;
 }
 
-static comet_status check_place(const char *what, comet_gpu_pointer p, uint64_t unit)
+static comet_status check_place(const comet_gpu *gpu, const char *what, comet_gpu_pointer p, uint64_t unit)
 {
+    const uint64_t at = (gpu->backend->has_addresses ? p.memory : 0) + p.offset;
     if (!p.memory)
         return comet_fail(COMET_ERROR_ARGUMENT, "the %s is null", what);
-    if (p.memory % 4 || p.offset % unit)
-        return comet_fail(COMET_ERROR_ARGUMENT, "the %s begins at byte %llu of its memory, not at a multiple of %llu", what,
-                          (unsigned long long)p.offset, (unsigned long long)unit);
+    if (at % unit)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the %s begins at byte %llu of its memory, which is not at a multiple of %llu",
+                          what, (unsigned long long)p.offset, (unsigned long long)unit);
     return COMET_OK;
 }
 
-static comet_status check_work(const gpu_job *job, comet_gpu_pointer x, comet_gpu_pointer workspace, comet_gpu_pointer result)
+static comet_status check_work(const comet_gpu *gpu, const gpu_job *job, comet_gpu_pointer x, comet_gpu_pointer workspace,
+                               comet_gpu_pointer result)
 {
     if (job->n_elements)
-        TRY(check_place("tensor", x, job->element_bytes));
-    TRY(check_place("workspace", workspace, 16));
-    return check_place("result", result, 16);
+        TRY(check_place(gpu, "tensor", x, job->element_bytes));
+    TRY(check_place(gpu, "workspace", workspace, 16));
+    return check_place(gpu, "result", result, 16);
 }
 
 static void encode_kernels(sequence *s)
 {
     const uint64_t n = s->job->n_chunks;
-    add(s, GPU_ENCODE16, n);
-    add(s, GPU_ENCODE32, n);
+    add(s, s->job->lossless ? GPU_ENCODE32 : GPU_ENCODE16, n);
     if (!s->job->lossless) {
         s->job->pass = 1;
+        add(s, GPU_ENCODE32, n);
         add(s, GPU_ENCODE16, n);
     }
     add(s, GPU_PLACE, 1);
@@ -77,7 +79,9 @@ static comet_status encode(comet_gpu *gpu, gpu_job *job, comet_gpu_pointer src, 
                            comet_gpu_pointer workspace, comet_gpu_pointer result, void *queue)
 {
     sequence s;
-    TRY(check_work(job, src, workspace, result));
+    if (job->groups)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU decodes level dense, but does not make it");
+    TRY(check_work(gpu, job, src, workspace, result));
     TRY(begin(gpu, queue, job, &s));
     job->x_offset = src.offset;
     job->work_offset = workspace.offset;
@@ -95,17 +99,17 @@ comet_status comet_gpu_encode(comet_gpu *gpu, const comet_tensor *tensor, const 
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_encode: null pointer");
     TRY(gpu_plan_job(tensor, params, &job));
-    TRY(check_place("frame", frame, 16));
+    TRY(check_place(gpu, "frame", frame, 16));
     job.frame_offset = frame.offset;
     job.capacity = capacity;
     return encode(gpu, &job, src, frame.memory, workspace, result, queue);
 }
 
-static comet_status check_arena(const comet_gpu_arena *arena)
+static comet_status check_arena(const comet_gpu *gpu, const comet_gpu_arena *arena)
 {
     if (!arena)
         return comet_fail(COMET_ERROR_ARGUMENT, "the arena is null");
-    TRY(check_place("arena", arena->memory, 256));
+    TRY(check_place(gpu, "arena", arena->memory, 256));
     if (arena->bytes < 2 * COMET_GPU_ARENA_HEAD)
         return comet_fail(COMET_ERROR_ARGUMENT, "an arena of %llu bytes has no room beside its head of %d",
                           (unsigned long long)arena->bytes, COMET_GPU_ARENA_HEAD);
@@ -120,7 +124,7 @@ comet_status comet_gpu_encode_to_arena(comet_gpu *gpu, const comet_tensor *tenso
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_encode_to_arena: null pointer");
     TRY(gpu_plan_job(tensor, params, &job));
-    TRY(check_arena(arena));
+    TRY(check_arena(gpu, arena));
     job.use_arena = 1;
     job.arena_offset = arena->memory.offset;
     job.frame_offset = arena->memory.offset + COMET_GPU_ARENA_HEAD;
@@ -133,7 +137,7 @@ comet_status comet_gpu_arena_reset(comet_gpu *gpu, const comet_gpu_arena *arena,
     gpu_job job = {.n_elements = 0};
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_arena_reset: null pointer");
-    TRY(check_arena(arena));
+    TRY(check_arena(gpu, arena));
     job.capacity = arena->bytes - COMET_GPU_ARENA_HEAD;
     if (kept <= job.capacity) /* frames begin at multiples of 256 */
         job.n_elements = min_u64((kept + 255) / 256 * 256, job.capacity);
@@ -148,6 +152,20 @@ comet_status comet_gpu_arena_reset(comet_gpu *gpu, const comet_gpu_arena *arena,
     return end(&s);
 }
 
+/* The builds for 16 bits take raw chunks, too. */
+static void decode_kernels(sequence *s)
+{
+    const uint64_t n = s->job->n_chunks;
+    if (!s->job->groups) {
+        add(s, GPU_DECODE16, n);
+        add(s, GPU_DECODE32, n);
+        return;
+    }
+    add(s, GPU_DECODE_PARTS16, n * s->job->groups);
+    add(s, GPU_DECODE_PARTS32, n * s->job->groups);
+    add(s, GPU_PUT_OUTLIERS, n);
+}
+
 comet_status comet_gpu_decode(comet_gpu *gpu, const comet_tensor *tensor, const comet_params *params, comet_gpu_pointer frame,
                               uint64_t frame_bytes, comet_gpu_pointer dst, comet_gpu_pointer workspace,
                               comet_gpu_pointer result, void *queue)
@@ -157,8 +175,8 @@ comet_status comet_gpu_decode(comet_gpu *gpu, const comet_tensor *tensor, const 
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_decode: null pointer");
     TRY(gpu_plan_job(tensor, params, &job));
-    TRY(check_place("frame", frame, 16));
-    TRY(check_work(&job, dst, workspace, result));
+    TRY(check_place(gpu, "frame", frame, 16));
+    TRY(check_work(gpu, &job, dst, workspace, result));
     TRY(begin(gpu, queue, &job, &s));
     job.x_offset = dst.offset;
     job.frame_offset = frame.offset;
@@ -167,8 +185,7 @@ comet_status comet_gpu_decode(comet_gpu *gpu, const comet_tensor *tensor, const 
     job.result_offset = result.offset;
     s.buffers = (gpu_buffers){job.n_elements ? dst.memory : workspace.memory, frame.memory, workspace.memory, result.memory};
     add(&s, GPU_OPEN_FRAME, 1);
-    add(&s, GPU_DECODE16, job.n_chunks); /* raw chunks, too */
-    add(&s, GPU_DECODE32, job.n_chunks);
+    decode_kernels(&s);
     add(&s, GPU_CHECK_INDEX, 1);
     return end(&s);
 }
@@ -181,7 +198,7 @@ comet_status comet_gpu_summarise(comet_gpu *gpu, const comet_tensor *tensor, com
     if (!gpu)
         return comet_fail(COMET_ERROR_ARGUMENT, "comet_gpu_summarise: null pointer");
     TRY(gpu_plan_summary(tensor, &job));
-    TRY(check_work(&job, src, workspace, summary));
+    TRY(check_work(gpu, &job, src, workspace, summary));
     TRY(begin(gpu, queue, &job, &s));
     job.x_offset = src.offset;
     job.work_offset = workspace.offset;

@@ -162,6 +162,12 @@ static comet_status build_failed(const opencl_device *d, cl_object *program, int
     return comet_fail(COMET_ERROR_UNSUPPORTED, "OpenCL: building the kernels: error %d: %s", code, log);
 }
 
+/* Elements that a thread takes in a row: see LOT in kernels/language.h. */
+static int lot_of(const opencl_device *d)
+{
+    return number_of(d->cl, d->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU ? HALF : 1;
+}
+
 static comet_status build(opencl_device *d, int bits, bool optimised, cl_object **program)
 {
     const char *texts[N_GPU_SOURCES];
@@ -172,19 +178,25 @@ static comet_status build(opencl_device *d, int bits, bool optimised, cl_object 
         texts[i] = gpu_sources[i].text;
         lengths[i] = gpu_sources[i].bytes;
     }
-    snprintf(options, sizeof options, "-cl-std=CL1.2 %s-DCODE_BITS=%d", optimised ? "" : "-cl-opt-disable ", bits);
+    snprintf(options, sizeof options, "-cl-std=CL1.2 %s-DCODE_BITS=%d -DLOT=%d", optimised ? "" : "-cl-opt-disable ", bits,
+             lot_of(d));
     *program = d->cl->clCreateProgramWithSource(d->context, N_GPU_SOURCES, texts, lengths, &code);
     TRY(opencl_check(*program ? CL_SUCCESS : code, "reading the kernels"));
     code = d->cl->clBuildProgram(*program, 1, &d->id, options, NULL, NULL);
     return code == CL_SUCCESS ? COMET_OK : build_failed(d, *program, code);
 }
 
-/* PoCL 3.1 gives wrong results for the optimised kernel that encodes, with each of its ways to run work-items. */
+/* PoCL 3.1 has given wrong results for the optimised kernels that encode, and takes minutes to optimise those for parts. */
 static bool is_pocl(const opencl_api *cl, cl_object *id)
 {
     char version[64];
     text_of(cl, id, CL_DEVICE_VERSION, version, sizeof version);
     return strstr(version, "PoCL") || strstr(version, "pocl");
+}
+
+static bool is_plain(enum gpu_kernel k)
+{
+    return k == GPU_ENCODE16 || k == GPU_ENCODE32 || k == GPU_DECODE_PARTS16 || k == GPU_DECODE_PARTS32;
 }
 
 static comet_status build_all(opencl_device *d)
@@ -194,7 +206,7 @@ static comet_status build_all(opencl_device *d)
     for (int i = 0; i < (pocl ? N_PROGRAMS : 2); i++)
         TRY(build(d, i % 2 ? 32 : 16, i < 2, &d->programs[i]));
     for (int k = 0; k < N_GPU_KERNELS; k++) {
-        const bool plain = pocl && (k == GPU_ENCODE16 || k == GPU_ENCODE32);
+        const bool plain = pocl && is_plain((enum gpu_kernel)k);
         cl_object *program = d->programs[gpu_kernel_bits((enum gpu_kernel)k) / 32 + (plain ? 2 : 0)];
         d->kernels[k] = d->cl->clCreateKernel(program, gpu_kernel_name((enum gpu_kernel)k), &code);
         TRY(opencl_check(d->kernels[k] ? CL_SUCCESS : code, gpu_kernel_name((enum gpu_kernel)k)));

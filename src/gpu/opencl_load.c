@@ -32,6 +32,7 @@ comet_status opencl_check(int32_t code, const char *what)
     case CL_SUCCESS: return COMET_OK;
     case CL_OUT_OF_HOST_MEMORY:
     case CL_OUT_OF_RESOURCES:
+    case CL_INVALID_BUFFER_SIZE: /* more than the device gives at a time */
     case CL_MEM_OBJECT_ALLOCATION_FAILURE:
         return comet_fail(COMET_ERROR_MEMORY, "OpenCL: %s: out of memory (error %d)", what, code);
     default: return comet_fail(COMET_ERROR_UNSUPPORTED, "OpenCL: %s: error %d", what, code);

@@ -26,8 +26,11 @@ static comet_status check_type(const comet_tensor *tensor)
 
 static comet_status check_params(const comet_params *p)
 {
-    if (p->level != COMET_LEVEL_FAST)
-        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes level fast only, not level %d", (int)p->level);
+    if (p->level != COMET_LEVEL_FAST && p->level != COMET_LEVEL_DENSE)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes levels fast and dense, not level %d", (int)p->level);
+    if (p->profile != COMET_PROFILE_DEVICE)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes frames of profile device only, not of profile %d",
+                          (int)p->profile);
     if (p->bound_mode != COMET_BOUND_ABSOLUTE && p->bound_mode != COMET_BOUND_LOSSLESS)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes absolute bounds only: make bound %g of mode %d absolute first",
                           p->bound, (int)p->bound_mode);
@@ -70,7 +73,8 @@ static void take_tensor(const comet_tensor *tensor, const geometry *g, gpu_job *
                      .element_bytes = (uint32_t)comet_dtype_bytes(tensor->dtype),
                      .channels = (uint32_t)g->channels,
                      .columns = (uint32_t)g->columns,
-                     .line = (uint32_t)g->line};
+                     .line = (uint32_t)g->line,
+                     .lines = (uint32_t)g->lines};
 }
 
 /* In the codec's arithmetic. */
@@ -89,6 +93,12 @@ static void take_bound(const comet_tensor *tensor, const comet_params *params, c
     float_env_leave(&host);
 }
 
+/* Groups a chunk, for parts as the library makes them. */
+static uint64_t dense_groups(const chunk_plan *plan)
+{
+    return ceil_div_u64(plan->chunk_elements, (uint64_t)PARTS_A_GROUP * geometry_part_elements(&plan->shape));
+}
+
 comet_status gpu_plan_job(const comet_tensor *tensor, const comet_params *params, gpu_job *job)
 {
     TRY(encoder_check_params(params));
@@ -99,15 +109,18 @@ comet_status gpu_plan_job(const comet_tensor *tensor, const comet_params *params
     plan.dtype = tensor->dtype;
     plan.chunk_elements =
         params->chunk_elements ? params->chunk_elements : geometry_chunk_elements(&plan.shape, params->level, params->profile);
-    if (plan.chunk_elements > MAX_CHUNK)
-        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes chunks of at most %d elements, not %llu: use profile device",
-                          MAX_CHUNK, (unsigned long long)plan.chunk_elements);
+    const uint64_t most = geometry_most_elements(params->level, params->profile);
+    if (plan.chunk_elements > most)
+        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU takes chunks of at most %llu elements, not %llu",
+                          (unsigned long long)most, (unsigned long long)plan.chunk_elements);
     if (plan.shape.n_elements / plan.chunk_elements >= MAX_CHUNKS)
         return comet_fail(COMET_ERROR_UNSUPPORTED, "%llu elements in chunks of %llu are more chunks than a launch has groups",
                           (unsigned long long)plan.shape.n_elements, (unsigned long long)plan.chunk_elements);
     take_tensor(tensor, &plan.shape, job);
     job->chunk_elements = (uint32_t)plan.chunk_elements;
     job->n_chunks = ceil_div_u64(plan.shape.n_elements, plan.chunk_elements);
+    if (params->level == COMET_LEVEL_DENSE)
+        job->groups = (uint32_t)dense_groups(&plan);
     job->slot_bytes = round_up(chunk_bound((size_t)plan.chunk_elements, job->element_bytes) + 4, 16);
     take_bound(tensor, params, &plan, job);
     return COMET_OK;
@@ -127,12 +140,14 @@ comet_status gpu_plan_summary(const comet_tensor *tensor, gpu_job *job)
 
 uint64_t gpu_encode_bytes(const gpu_job *job)
 {
+    if (job->groups) /* level dense is not made on a device yet */
+        return 0;
     return round_up(ENCODE_SLOTS_AT(*job) + job->n_chunks * job->slot_bytes, 16);
 }
 
 uint64_t gpu_decode_bytes(const gpu_job *job)
 {
-    return round_up(DECODE_STARTS_AT(*job) + 8 * (job->n_chunks + 1), 16);
+    return DECODE_CODES_AT(*job) + (job->groups ? round_up(4 * job->n_elements, 16) : 0);
 }
 
 uint64_t gpu_summary_groups(const gpu_job *job)

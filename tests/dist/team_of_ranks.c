@@ -30,6 +30,7 @@ static void *run(void *arg)
     mover_settings settings = mailbox_settings(&place);
     comet_ranks ranks;
     settings.silent_seconds = m->team->silent_seconds;
+    settings.hung_seconds = m->team->params.hung_seconds;
     settings.ending = note_end;
     settings.user = m;
     m->joined = group_create(&ranks, &settings, &m->team->params);

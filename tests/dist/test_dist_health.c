@@ -1,8 +1,10 @@
 /* Ranks that fall silent or fail, and ranks that were not started alike. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -42,6 +44,71 @@ static void test_silence(void **state)
     assert_true(team.spoke[0] && !team.spoke[1] && !team.spoke[3]);
     assert_non_null(strstr(team.ended[0], "does not answer since 2 s"));
     assert_string_equal(team.ended[0], team.ended[3]);
+}
+
+static void sleep_for(double seconds)
+{
+    const struct timespec time = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&time, NULL);
+}
+
+/* Works for `seconds` without a word, then waits for the others. */
+static void take_part(comet_ranks *ranks, comet_rank_phase phase, double seconds)
+{
+    double value = 1;
+    ranks->mark(ranks->self, phase);
+    sleep_for(seconds);
+    ranks->mark(ranks->self, COMET_PHASE_SAME);
+    assert_int_equal(ranks->sum(ranks->self, &value, 1), COMET_OK);
+}
+
+/* With a patience of 1 s in a step: others do not wait, files, slow parts of which there were some before, the time before the
+ * first step. */
+static void be_slow(comet_ranks *ranks, void *arg)
+{
+    const bool here = ranks->rank == *(const uint32_t *)arg;
+    take_part(ranks, COMET_PHASE_START, here ? 2.5 : 0);
+    take_part(ranks, COMET_PHASE_STEP, 2);
+    take_part(ranks, COMET_PHASE_FILES, here ? 2.5 : 0);
+    take_part(ranks, COMET_PHASE_STEP, here ? 3 : 0);
+}
+
+static void hang(comet_ranks *ranks, void *arg)
+{
+    const uint32_t lazy = *(const uint32_t *)arg;
+    const bool here = ranks->rank == lazy;
+    char expected[64];
+    take_part(ranks, COMET_PHASE_STEP, 0.05);
+    if (here)
+        sleep_for(5);
+    const double seconds = sum_until_broken(ranks);
+    assert_true(here ? seconds < 1 : seconds > 1 && seconds < 5);
+    snprintf(expected, sizeof expected, "rank %u on host ", lazy);
+    assert_non_null(strstr(comet_last_error(), expected));
+    assert_non_null(strstr(comet_last_error(), "makes no progress since "));
+}
+
+static void test_hanging(void **state)
+{
+    (void)state;
+    for (uint32_t lazy = 0; lazy < 2; lazy++) {
+        team_of_ranks team;
+        team_init(&team, 3, hang, &lazy);
+        team.params.hung_seconds = 1;
+        team.stays = true;
+        team_of_ranks_run(&team);
+        assert_true(team.spoke[0] && !team.spoke[1] && !team.spoke[2]);
+    }
+}
+
+static void test_slowness(void **state)
+{
+    (void)state;
+    uint32_t slow = 1;
+    team_of_ranks team;
+    team_init(&team, 3, be_slow, &slow);
+    team.params.hung_seconds = 1;
+    team_of_ranks_run(&team);
 }
 
 static void fail_one(comet_ranks *ranks, void *arg)
@@ -100,7 +167,8 @@ static void test_agreement(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_silence), cmocka_unit_test(test_failure),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_silence), cmocka_unit_test(test_hanging),
+                                       cmocka_unit_test(test_slowness), cmocka_unit_test(test_failure),
                                        cmocka_unit_test(test_agreement)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,7 @@
 typedef void (*fiber_kernel)(uint8_t *x, uint8_t *frame, uint8_t *work, uint8_t *result, const gpu_job job);
 
 enum fiber_order { FIBERS_FORWARD, FIBERS_BACKWARD, FIBERS_SHUFFLED, N_FIBER_ORDERS };
-enum fiber_build { FIBERS_PLAIN, FIBERS_WARP32, FIBERS_WARP64, FIBERS_WATCHED, N_FIBER_BUILDS };
+enum fiber_build { FIBERS_PLAIN, FIBERS_WARP32, FIBERS_WARP64, FIBERS_LOTS, FIBERS_WATCHED, N_FIBER_BUILDS };
 
 /* How kernels run from now on, and what went wrong since the last fibers_begin. */
 typedef struct fiber_run {

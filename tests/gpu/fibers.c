@@ -273,11 +273,13 @@ static void run_group(u32 warp)
 /* ---- the back end ---- */
 
 extern const fiber_kernel plain_16[N_GPU_KERNELS], plain_32[N_GPU_KERNELS], warp32_16[N_GPU_KERNELS], warp32_32[N_GPU_KERNELS],
-    warp64_16[N_GPU_KERNELS], warp64_32[N_GPU_KERNELS], watched_16[N_GPU_KERNELS], watched_32[N_GPU_KERNELS];
+    warp64_16[N_GPU_KERNELS], warp64_32[N_GPU_KERNELS], lots_16[N_GPU_KERNELS], lots_32[N_GPU_KERNELS],
+    watched_16[N_GPU_KERNELS], watched_32[N_GPU_KERNELS];
 
 static const fiber_kernel *const tables[N_FIBER_BUILDS][2] = {[FIBERS_PLAIN] = {plain_16, plain_32},
                                                               [FIBERS_WARP32] = {warp32_16, warp32_32},
                                                               [FIBERS_WARP64] = {warp64_16, warp64_32},
+                                                              [FIBERS_LOTS] = {lots_16, lots_32},
                                                               [FIBERS_WATCHED] = {watched_16, watched_32}};
 
 static struct {
@@ -290,7 +292,7 @@ static comet_status launch(void *device, void *queue, enum gpu_kernel kernel, ui
 {
     (void)device;
     (void)queue;
-    bool wide = kernel == GPU_ENCODE32 || kernel == GPU_DECODE32;
+    bool wide = gpu_kernel_bits(kernel) == 32;
     if (!stacks)
         stacks = mmap(NULL, (size_t)THREADS * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     now.kernel = tables[settings.build][wide][kernel];
@@ -355,7 +357,10 @@ static comet_status allocate(void *device, size_t bytes, uint64_t *memory)
     (void)device;
     for (int i = 0; i < MAX_BUFFERS; i++)
         if (!buffers[i].p) {
-            buffers[i].p = malloc(bytes ? bytes : 1);
+            void *p = NULL; /* aligned as a device's memory is */
+            if (posix_memalign(&p, 256, bytes ? bytes : 1) != 0)
+                break;
+            buffers[i].p = p;
             buffers[i].bytes = bytes;
             *memory = (uint64_t)(uintptr_t)buffers[i].p;
             return COMET_OK;
@@ -402,6 +407,7 @@ static comet_status finish(void *device)
 }
 
 const gpu_backend fiber_backend = {.name = "fibers",
+                                   .has_addresses = true,
                                    .count = count,
                                    .describe = describe,
                                    .open = open_device,

@@ -39,4 +39,7 @@ void case_free(sample_case *c);
 /* The case in words, for messages. */
 const char *case_text(const sample_case *c);
 
+/* A number from the environment. */
+uint64_t gpu_test_number(const char *variable, uint64_t otherwise);
+
 #endif

@@ -113,8 +113,10 @@ static void test_refused(void **state)
 {
     places p = make_places();
     comet_params other = p.params;
-    other.level = COMET_LEVEL_DENSE;
-    assert_status(comet_gpu_plan_tensor(&p.tensor, &other, &p.plan), COMET_ERROR_UNSUPPORTED);
+    other.level = COMET_LEVEL_DENSE; /* decoding only */
+    assert_ok(comet_gpu_plan_tensor(&p.tensor, &other, &p.plan));
+    assert_status(comet_gpu_encode(p.gpu, &p.tensor, &other, p.src, p.frame, 1, p.work, p.result, NULL),
+                  COMET_ERROR_UNSUPPORTED);
     other = p.params;
     other.bound_mode = COMET_BOUND_STDDEV;
     assert_status(comet_gpu_plan_tensor(&p.tensor, &other, &p.plan), COMET_ERROR_UNSUPPORTED);
@@ -131,6 +133,10 @@ static void test_refused(void **state)
     assert_status(comet_gpu_encode(p.gpu, &p.tensor, &p.params, none, p.frame, 1, p.work, p.result, NULL),
                   COMET_ERROR_ARGUMENT);
     assert_status(comet_gpu_encode(p.gpu, &p.tensor, &p.params, p.src, p.frame, 1, p.work, p.result, &p), COMET_ERROR_ARGUMENT);
+    /* An address counts together with its offset. */
+    comet_gpu_pointer shifted = {p.frame.memory + 4, p.frame.offset};
+    assert_status(comet_gpu_encode(p.gpu, &p.tensor, &p.params, p.src, shifted, 1, p.work, p.result, NULL),
+                  COMET_ERROR_ARGUMENT);
     free_places(&p);
 }
 

@@ -1,7 +1,8 @@
 /*
  * The GPU's kernels in plain C against the library: random tensors and damaged frames, in every order of fibers, with warps of
  * 32 and of 64, and watched for conflicts in shared memory and for accesses outside the buffers. COMET_GPU_CASES sets how many
- * cases each test has, COMET_GPU_SEED where they begin, COMET_GPU_DAMAGED how many damaged frames a case has.
+ * cases each test has, COMET_GPU_SEED where they begin, COMET_GPU_DAMAGED how many damaged frames a case has,
+ * COMET_GPU_MOST about how many elements at most.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,6 @@ static rig rig_of_fibers(const fiber_run *run)
     fibers_begin(run);
     assert_ok(gpu_open_device(&fiber_backend, 0, NULL, &r.gpu));
     return r;
-}
-
-static uint64_t number_of(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
 }
 
 static void check_quiet(const sample_case *c, uint64_t seed)
@@ -39,9 +34,10 @@ static void report(const char *what, const rig *r)
 
 static void run_cases(const char *what, enum fiber_build build, uint64_t n_cases, uint64_t most, size_t n_damaged)
 {
-    uint64_t begin = number_of("COMET_GPU_SEED", 1);
-    n_cases = number_of("COMET_GPU_CASES", n_cases);
-    n_damaged = (size_t)number_of("COMET_GPU_DAMAGED", n_damaged);
+    uint64_t begin = gpu_test_number("COMET_GPU_SEED", 1);
+    n_cases = gpu_test_number("COMET_GPU_CASES", n_cases);
+    most = gpu_test_number("COMET_GPU_MOST", most);
+    n_damaged = (size_t)gpu_test_number("COMET_GPU_DAMAGED", n_damaged);
     rig sum = {.gpu = NULL};
     for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
         fiber_run run = {build, (enum fiber_order)(seed % N_FIBER_ORDERS), seed};
@@ -77,6 +73,11 @@ static void test_warps_of_64(void **state)
     run_cases("warps of 64", FIBERS_WARP64, 25, 30000, 3);
 }
 
+static void test_lots(void **state)
+{
+    run_cases("lots of 32", FIBERS_LOTS, 25, 30000, 3);
+}
+
 static void test_watched(void **state)
 {
     uint64_t before = watch_accesses();
@@ -87,6 +88,7 @@ static void test_watched(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain), cmocka_unit_test(test_warps_of_32),
-                                       cmocka_unit_test(test_warps_of_64), cmocka_unit_test(test_watched)};
+                                       cmocka_unit_test(test_warps_of_64), cmocka_unit_test(test_lots),
+                                       cmocka_unit_test(test_watched)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

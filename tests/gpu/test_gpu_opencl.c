@@ -10,21 +10,15 @@
 
 static comet_gpu *gpu;
 
-static uint64_t number_of(const char *variable, uint64_t otherwise)
-{
-    const char *text = getenv(variable);
-    return text ? strtoull(text, NULL, 10) : otherwise;
-}
-
 static void test_random_cases(void **state)
 {
     rig r = {.gpu = gpu};
-    uint64_t begin = number_of("COMET_GPU_SEED", 1), n_cases = number_of("COMET_GPU_CASES", 150);
+    uint64_t begin = gpu_test_number("COMET_GPU_SEED", 1), n_cases = gpu_test_number("COMET_GPU_CASES", 150);
     for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
         test_rng rng = {seed};
-        sample_case c = random_case(&rng, seed % 10 == 0 ? 400000 : 30000);
+        sample_case c = random_case(&rng, gpu_test_number("COMET_GPU_MOST", seed % 10 == 0 ? 400000 : 30000));
         rig_check(&r, &c);
-        rig_check_damaged(&r, &c, &rng, (size_t)number_of("COMET_GPU_DAMAGED", 4));
+        rig_check_damaged(&r, &c, &rng, (size_t)gpu_test_number("COMET_GPU_DAMAGED", 4));
         case_free(&c);
     }
     printf("%llu values, %llu frames, %llu damaged frames of which %llu were refused\n", (unsigned long long)r.n_values,
@@ -35,9 +29,15 @@ int main(void)
 {
     const char *name = getenv("COMET_GPU_DEVICE");
     name = name ? name : "opencl:0";
-    if (comet_gpu_open(name, NULL, &gpu) != COMET_OK) {
-        printf("skipped: %s\n", comet_last_error());
+    comet_gpu_info info;
+    comet_gpu_info_init(&info);
+    if (comet_gpu_describe(name, &info) != COMET_OK || info.unfit[0]) {
+        printf("skipped: %s\n", info.unfit[0] ? info.unfit : comet_last_error());
         return 77;
+    }
+    if (comet_gpu_open(name, NULL, &gpu) != COMET_OK) {
+        printf("%s\n", comet_last_error());
+        return 1;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_cases)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@
 #include "comet/model.h"
 #include "comet/net.h"
 #include "comet/predict.h"
+#include "comet/peak.h"
 #include "comet/scaling.h"
 #include "comet/train.h"
 #include "comet/weights.h"

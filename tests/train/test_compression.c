@@ -550,7 +550,7 @@ static bounded count_bounded(const comet_model *m)
         b.n_dense += p->level == COMET_LEVEL_DENSE;
         b.n_start += p->of_deviation;
         if (p->of_deviation)
-            assert_near(p->eb, 0.05, 1e-12);
+            assert_near(p->eb, 0.1, 1e-12);
     }
     return b;
 }

@@ -97,6 +97,28 @@ static uint64_t fingerprint_of(const char *folder, comet_split split)
     return hash;
 }
 
+/* The same by part: a label, a pixel. */
+static void test_fingerprint_parts(void **state)
+{
+    const char *folder = *state;
+    comet_dataset_print prints[3], *p = prints;
+    static const size_t bytes[] = {0, 1};
+    write_cifar_all(folder);
+    for (size_t i = 0; i < 3; i++) {
+        if (i > 0) {
+            blob b = read_file(folder, "data_batch_1.bin");
+            b.data[bytes[i - 1]] ^= 1;
+            write_blob(folder, "data_batch_1.bin", b);
+        }
+        comet_dataset *d = open_data(text_of("cifar10:%s", folder), COMET_SPLIT_TRAIN);
+        comet_dataset_print_init(&prints[i]);
+        assert_ok(comet_dataset_fingerprint(d, &prints[i]));
+        comet_dataset_close(d);
+    }
+    assert_true(p[0].names == p[1].names && p[0].labels != p[1].labels && p[0].images == p[1].images);
+    assert_true(p[1].names == p[2].names && p[1].labels == p[2].labels && p[1].images != p[2].images);
+}
+
 /* Every label counts, and the pixels of eight of the fifteen images: the first, the last, and not the second. */
 static void test_fingerprint(void **state)
 {
@@ -436,6 +458,7 @@ int main(void)
         IN_FOLDER(test_cifar10_is_read),
         IN_FOLDER(test_cifar10_is_shifted_and_mirrored),
         IN_FOLDER(test_fingerprint),
+        IN_FOLDER(test_fingerprint_parts),
         IN_FOLDER(test_cifar10_faults),
         IN_FOLDER(test_idx_is_read_plain_and_packed),
         IN_FOLDER(test_idx_faults),

@@ -161,6 +161,25 @@ static void optimisers_agree(void **state)
     comet_net_destroy(net);
 }
 
+/* Blocks and draws do not depend on who holds what. */
+static void coded_state_is_shared_out(void **state)
+{
+    comet_net *net = net_of(PLAIN_NET);
+    case_list l = {0};
+    team_job job = plain_job(net);
+    job.params.optimiser.state = COMET_STATE_CODED;
+    add_both(&l, "sgd, coded", "sgd, coded, fused", job);
+    job.apart = true;
+    comet_optimiser_init(&job.params.optimiser, COMET_OPTIMISER_ADAMW);
+    job.params.optimiser.state = COMET_STATE_CODED;
+    job.rate = 0.01;
+    add_both(&l, "adamw, coded", "adamw, coded, fused", job);
+    job.params.optimiser.state = COMET_STATE_BF16;
+    add_both(&l, "adamw, bf16", "adamw, bf16, fused", job);
+    check_cases(&l, 0);
+    comet_net_destroy(net);
+}
+
 static void clipped_and_accumulated_gradients_agree(void **state)
 {
     comet_net *net = net_of(PLAIN_NET);
@@ -344,6 +363,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimisers_agree),
+        cmocka_unit_test(coded_state_is_shared_out),
         cmocka_unit_test(clipped_and_accumulated_gradients_agree),
         cmocka_unit_test(groups_agree),
         cmocka_unit_test(local_batch_norms_agree),

@@ -81,7 +81,8 @@ static void keep_momentum(void *self, comet_model *m, double loss)
     for (uint32_t i = 0; i < m->n_ops; i++) {
         weights_seen *w = seen_of(self, m, &m->ops[i]);
         if (w && !m->params.shard_optimiser)
-            w->momentum_before = mean_magnitude(learnt(m, m->momentum, m->ops[i].weight), m->parameters[m->ops[i].weight].n);
+            w->momentum_before =
+                mean_magnitude(learnt(m, m->momentum.data, m->ops[i].weight), m->parameters[m->ops[i].weight].n);
     }
 }
 
@@ -271,10 +272,11 @@ static void noise_is_that_between_ranks(void **state)
 static void shared_out_momentum_has_the_same_mean(void **state)
 {
     comet_net *net = net_of(PLAIN_NET);
-    for (int hidden = 0; hidden < 2; hidden++) {
+    for (int i = 0; i < 4; i++) {
         team_job job = job_of(net, COMET_COMPRESS_FAST);
         job.n_steps = 3;
-        job.params.optimiser.momentum = hidden ? 0 : 0.9f;
+        job.params.optimiser.momentum = i % 2 ? 0 : 0.9f; /* or hidden */
+        job.params.optimiser.state = i / 2 ? COMET_STATE_CODED : COMET_STATE_F32;
         knowledge *whole = train(&job, 3);
         job.params.shard_optimiser = true;
         knowledge *parts = train(&job, 3);

@@ -17,7 +17,7 @@ static float golden_gradient(int step, int i)
     return (float)((step * 7 + i * 3) % 11 - 5) / 8;
 }
 
-static void test_golden(void **state)
+static void test_golden(void **unused)
 {
     for (size_t c = 0; c < COUNT_OF(golden_cases); c++) {
         comet_optimiser o;
@@ -34,23 +34,25 @@ static void test_golden(void **state)
             const bool plain = o.kind == COMET_OPTIMISER_SGD && o.momentum == 0;
             for (int i = 0; i < GOLDEN_N; i++)
                 g[i] = 2 * golden_gradient(step, i); /* and the scale makes it whole again */
-            optimiser_apply(&s, GOLDEN_N, w, g, plain ? NULL : momentum, o.kind == COMET_OPTIMISER_ADAMW ? second_moment : NULL,
-                            true);
+            const optimiser_state state = {.momentum = {.data = plain ? NULL : momentum},
+                                           .second_moment = {.data = o.kind == COMET_OPTIMISER_ADAMW ? second_moment : NULL}};
+            optimiser_apply(&s, GOLDEN_N, w, g, &state, true);
         }
         for (int i = 0; i < GOLDEN_N; i++)
             assert_near((double)w[i], golden_cases[c].weights[i], 2e-7 * (1 + fabs(golden_cases[c].weights[i])));
     }
 }
 
-static void test_no_decay(void **state)
+static void test_no_decay(void **unused)
 {
     comet_optimiser o;
     comet_optimiser_init(&o, COMET_OPTIMISER_SGD);
     const optimiser_step s = {.optimiser = &o, .rate = 0.1, .gradient_scale = 1};
     float w = 1, g = 0, m = 0;
-    optimiser_apply(&s, 1, &w, &g, &m, NULL, false);
+    const optimiser_state state = {.momentum = {.data = &m}};
+    optimiser_apply(&s, 1, &w, &g, &state, false);
     assert_true(w == 1);
-    optimiser_apply(&s, 1, &w, &g, &m, NULL, true);
+    optimiser_apply(&s, 1, &w, &g, &state, true);
     assert_true(w < 1);
 }
 
@@ -70,7 +72,7 @@ static void test_clip(void **state)
     assert_near((double)optimiser_clip_scale(10, 1), 1 / (10 + 1e-6), 1e-8);
 }
 
-static void test_threads_same_bits(void **state)
+static void test_threads_same_bits(void **unused)
 {
     enum { N = 150001 };
     float *g = numbers(N, 3), *result[2];
@@ -82,7 +84,8 @@ static void test_threads_same_bits(void **state)
             parallel_set_threads(run == 0 ? 1 : 3);
             comet_optimiser_init(&o, (comet_optimiser_kind)kind);
             const optimiser_step s = {.optimiser = &o, .rate = 0.01, .gradient_scale = 1};
-            optimiser_apply(&s, N, result[run], g, m, v, true);
+            const optimiser_state state = {.momentum = {.data = m}, .second_moment = {.data = v}};
+            optimiser_apply(&s, N, result[run], g, &state, true);
             free(m);
             free(v);
         }

@@ -23,6 +23,7 @@ typedef struct job {
     comet_optimiser_kind kind;
     uint32_t accumulate;
     double clip;
+    comet_state_format state;
     bool fused, shard, own_statistics;
 } job;
 
@@ -42,6 +43,7 @@ static comet_model_params params_of_job(const job *j, const comet_ranks *ranks)
     p.compression.mode = j->mode;
     p.optimiser.kind = j->kind;
     p.optimiser.clip_norm = (float)j->clip;
+    p.optimiser.state = j->state;
     p.accumulate = j->accumulate;
     p.fused_update = j->fused;
     p.ranks = ranks;
@@ -191,7 +193,12 @@ static void sharing_out_the_optimiser_changes_no_bit(void **state)
                         {.accumulate = 1, .kind = COMET_OPTIMISER_ADAMW},
                         {.accumulate = 1, .fused = true, .kind = COMET_OPTIMISER_ADAMW},
                         {.accumulate = 1, .large = true},
-                        {.accumulate = 1, .large = true, .fused = true}};
+                        {.accumulate = 1, .large = true, .fused = true},
+                        {.accumulate = 1, .state = COMET_STATE_CODED},
+                        {.accumulate = 1, .state = COMET_STATE_CODED, .clip = 0.5, .kind = COMET_OPTIMISER_ADAMW},
+                        {.accumulate = 1, .state = COMET_STATE_BF16, .fused = true, .kind = COMET_OPTIMISER_ADAMW},
+                        {.accumulate = 1, .state = COMET_STATE_CODED, .mode = COMET_COMPRESS_FAST},
+                        {.accumulate = 1, .state = COMET_STATE_CODED, .large = true, .fused = true}};
     for (size_t i = 0; i < COUNT_OF(jobs); i++) {
         job shared = jobs[i];
         shared.shard = true;

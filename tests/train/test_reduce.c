@@ -105,7 +105,7 @@ static void test_momentum_distance(void **state)
     for (size_t k = 0; k < COUNT_OF(sizes); k++) {
         const size_t n = sizes[k];
         float *g = numbers(n, k), *w = numbers(n, k + 100), *m = numbers(n, k + 200);
-        const momentum_terms terms = {.gradient = g, .weights = w, .momentum = m, .decay = 0.3, .to_mean = 0.7};
+        const momentum_terms terms = {.gradient = g, .weights = w, .momentum = {.data = m}, .decay = 0.3, .to_mean = 0.7};
         double squares = 0, magnitudes = 0, size, other_size;
         for (size_t i = 0; i < n; i++) {
             const double d = (double)g[i] + 0.3 * (double)w[i] - 0.7 * (double)m[i];
@@ -136,7 +136,7 @@ static void test_instruction_sets(void **state)
     for (size_t k = 0; k < COUNT_OF(sizes); k++) {
         const size_t n = sizes[k];
         float *g = numbers(n, k), *w = numbers(n, k + 100), *m = numbers(n, k + 200);
-        const momentum_terms terms = {.gradient = g, .weights = g, .momentum = m, .decay = 0.3, .to_mean = 0.7};
+        const momentum_terms terms = {.gradient = g, .weights = g, .momentum = {.data = m}, .decay = 0.3, .to_mean = 0.7};
         double expected[5];
         if (n > 1)
             w[n / 2] = NAN;

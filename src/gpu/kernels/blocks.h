@@ -11,9 +11,13 @@ typedef u32 code_word;
 #define SIGNED_CODE(c) ((i32)(c))
 #endif
 
-/* Where code i of a chunk is. Every 32 codes 4 bytes are left out, so that threads that each go through a half block of their
- * own meet different banks of shared memory. */
+/* Where code i of a chunk is. On a GPU 4 bytes are left out every 32 codes, so that threads that each go through a half block
+ * of their own meet different banks of shared memory. */
+#if LOT == 1
 #define CODE_AT(i) ((i) + (i) / HALF * (32 / CODE_BITS))
+#else
+#define CODE_AT(i) (i)
+#endif
 #define CODES_ROOM CODE_AT(MAX_CHUNK)
 
 FUNCTION u32 length_in_bits(u32 v)
@@ -128,25 +132,44 @@ FUNCTION u32 unzigzag(u32 z)
     return z >> 1 ^ (0u - (z & 1u));
 }
 
-/* Code i under predictors NONE to LORENZO, whose bits say which neighbours count; modulo 2^CODE_BITS only in the low bits. */
-FUNCTION u32 residual_at(SHARED const code_word *codes, u32 i, u32 predictor, u32 left, u32 up)
+/* The `n` codes from i - back on; 0 before the chunk. */
+FUNCTION void codes_before(SHARED const code_word *codes, u32 i, u32 back, u32 n, u32 *out)
 {
-    u32 r = codes[CODE_AT(i)];
-    if (predictor & PREDICTOR_LEFT && i >= left)
-        r -= codes[CODE_AT(i - left)];
-    if (predictor & PREDICTOR_UP && i >= up) {
-        r -= codes[CODE_AT(i - up)];
-        if (predictor & PREDICTOR_LEFT && i - up >= left)
-            r += codes[CODE_AT(i - up - left)];
-    }
-    return r;
+    if (n > 1 && i >= back)
+        for (u32 e = 0; e < n; e++)
+            out[e] = codes[CODE_AT(i - back + e)];
+    else
+        for (u32 e = 0; e < n; e++)
+            out[e] = i + e >= back ? codes[CODE_AT(i + e - back)] : 0;
 }
 
-/* The residual as it is packed. */
-FUNCTION u32 packed_at(SHARED const code_word *codes, u32 i, u32 predictor, u32 identity, u32 left, u32 up)
+/* How the residuals of a chunk are made. */
+typedef struct packing {
+    u32 predictor, identity, left, up;
+} packing;
+
+/* The residuals of a lot from code i on, under predictors NONE to LORENZO, whose bits say which neighbours count. */
+FUNCTION void residuals_of(SHARED const code_word *codes, const packing *p, u32 i, u32 *r)
 {
-    u32 r = residual_at(codes, i, predictor, left, up);
-    return identity ? (u32)(code_word)r : zigzag(r);
+    u32 other[LOT];
+    codes_before(codes, i, 0, LOT, r);
+    if (p->predictor & PREDICTOR_LEFT) {
+        codes_before(codes, i, p->left, LOT, other);
+        for (u32 e = 0; e < LOT; e++)
+            r[e] -= other[e];
+    }
+    if (p->predictor & PREDICTOR_UP) {
+        codes_before(codes, i, p->up, LOT, other);
+        for (u32 e = 0; e < LOT; e++)
+            r[e] -= other[e];
+    }
+    if ((p->predictor & PREDICTOR_LORENZO) == PREDICTOR_LORENZO) {
+        codes_before(codes, i, p->up + p->left, LOT, other);
+        for (u32 e = 0; e < LOT; e++)
+            r[e] += other[e];
+    }
+    for (u32 e = 0; e < LOT; e++)
+        r[e] = p->identity ? (u32)(code_word)r[e] : zigzag(r[e]);
 }
 
 #endif

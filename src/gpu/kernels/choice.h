@@ -29,17 +29,23 @@ typedef struct octet_figures {
 
 FUNCTION void octet_of(SHARED const code_word *codes, u32 first, u32 left, u32 up, SHARED octet_figures *out)
 {
-    u32 signs = 0;
-    for (u32 predictor = 0; predictor < 4; predictor++) {
-        u32 max = 0, n_nonzero = 0;
-        for (u32 i = first; i < first + 8; i++) {
-            u32 z = packed_at(codes, i, predictor, 0, left, up);
-            max = z > max ? z : max;
-            n_nonzero += z != 0;
-            signs |= predictor == 0 ? z & 1u : 0;
+    u32 here[8], west[8], north[8], corner[8], max[4] = {0, 0, 0, 0}, n_nonzero[4] = {0, 0, 0, 0}, signs = 0;
+    codes_before(codes, first, 0, 8, here);
+    codes_before(codes, first, left, 8, west);
+    codes_before(codes, first, up, 8, north);
+    codes_before(codes, first, up + left, 8, corner);
+    for (u32 e = 0; e < 8; e++) {
+        u32 z[4] = {zigzag(here[e]), zigzag(here[e] - west[e]), zigzag(here[e] - north[e]),
+                    zigzag(here[e] - west[e] - north[e] + corner[e])};
+        for (u32 predictor = 0; predictor < 4; predictor++) {
+            max[predictor] = z[predictor] > max[predictor] ? z[predictor] : max[predictor];
+            n_nonzero[predictor] += z[predictor] != 0;
         }
-        out->max[predictor] = max;
-        out->n_nonzero[predictor] = n_nonzero;
+        signs |= z[0] & 1u;
+    }
+    for (u32 predictor = 0; predictor < 4; predictor++) {
+        out->max[predictor] = max[predictor];
+        out->n_nonzero[predictor] = n_nonzero[predictor];
     }
     out->signs = signs;
 }

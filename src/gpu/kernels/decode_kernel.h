@@ -310,7 +310,7 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
         q.key = chunk_key(job.seed, chunk);
     for (u32 i = t; i < n; i += GROUP) {
         const i32 code = SIGNED_CODE(codes[CODE_AT(i)]);
-        u32 bits = job.lossless ? bits_of_code(code, job.type) : bits_of_value(value_of_code(&q, code, i), job.type);
+        u32 bits = job.lossless ? bits_of_code(code, job.type) : bits_of_value(value_of_code(&q, q.mode, code, i), job.type);
         store_element(x, first + i, job.type, bits);
     }
     if (s.outliers_at == s.end && s.n_outliers == 0)

@@ -13,18 +13,26 @@
 #define COMET_GPU_ENCODE_H
 
 #define LARGEST_CODE (CODE_BITS == 16 ? LARGEST_CODE16 : LARGEST_CODE32)
-#define NO_PLACE 0xffffffffu
 
-/* Quantises thread t's elements; the bits of those that fail go to `failed`. Codes are kept only if `keep`. */
-FUNCTION void quantise_chunk(const quantiser_of *q, GLOBAL const u8 *x, u64 first, u32 n, u32 t, u32 keep, float limit,
-                             SHARED code_word *codes, SHARED u32 *failed)
+/* Quantises thread t's elements, up to the last block's end; the bits of those that fail go to `failed`. Codes are kept only if
+ * `keep`. */
+FUNCTION void quantise_chunk(const quantiser_of *q, GLOBAL const u8 *x, u64 first, u32 n, u32 n_padded, u32 t, u32 keep,
+                             float limit, SHARED code_word *codes, SHARED u32 *failed)
 {
-    for (u32 i = t; i < n; i += GROUP) {
-        i32 code;
-        if (!quantise(q, load_element(x, first + i, q->type), i, limit, &code))
-            SHARED_OR(&failed[i / 32], 1u << i % 32);
-        if (keep)
-            codes[CODE_AT(i)] = (code_word)code;
+    for (u32 k = 0; k < HALF / LOT; k++) {
+        const u32 i = LOT_AT(t, k);
+        if (i >= n_padded)
+            break;
+        float v[LOT];
+        i32 code[LOT];
+        load_lot(x, first + i, i < n ? n - i : 0, q->type, v);
+        u32 misses = quantise_lot(q, v, i, limit, code);
+        if (i + LOT > n)
+            misses &= i < n ? (1u << (n - i)) - 1 : 0;
+        if (misses)
+            SHARED_OR(&failed[i / HALF], misses << i % HALF);
+        for (u32 e = 0; keep && e < LOT; e++)
+            codes[CODE_AT(i + e)] = i + e < n ? (code_word)code[e] : (code_word)0;
     }
 }
 
@@ -47,22 +55,12 @@ FUNCTION u32 lane_is_finite(const quantiser_of *q, GLOBAL const u8 *x, u64 first
 
 /* ---- packing ---- */
 
-/* How the residuals of a chunk are packed. */
-typedef struct packing {
-    u32 predictor, identity, left, up;
-} packing;
-
-FUNCTION u32 residual_of(SHARED const code_word *codes, const packing *p, u32 i)
-{
-    return packed_at(codes, i, p->predictor, p->identity, p->left, p->up);
-}
-
 /* A bit for each residual of a half block that is not 0; *max is the largest. */
-FUNCTION u32 look_at_half(SHARED const code_word *codes, const packing *p, u32 side, u32 *max)
+FUNCTION u32 look_at_half(SHARED const code_word *residuals, u32 side, u32 *max)
 {
     u32 present = 0, largest = 0;
     for (u32 j = 0; j < HALF; j++) {
-        u32 z = residual_of(codes, p, HALF * side + j);
+        u32 z = residuals[CODE_AT(HALF * side) + j];
         present |= (u32)(z != 0) << j;
         largest = z > largest ? z : largest;
     }
@@ -70,38 +68,88 @@ FUNCTION u32 look_at_half(SHARED const code_word *codes, const packing *p, u32 s
     return present;
 }
 
-/*
- * Writes the values of one half block, whose shape is known, to the block's bytes at `out`: `before` values are those of
- * the other half, `count` are the block's. In a part whose first half ends within a byte, the thread of the first half
- * writes this byte, for which it goes on into the second half, and the other thread begins after it.
- */
-FUNCTION void write_half(SHARED const code_word *codes, const packing *p, u32 side, u32 shape, u32 before, u32 own, u32 count,
-                         GLOBAL u8 *out)
+/* Bits on their way to memory. */
+typedef struct bits_out {
+    u64 window;
+    u32 filled, skip; /* bits in the window; bits still to be left out */
+    GLOBAL u8 *at, *past;
+} bits_out;
+
+/* At most 32 bits. */
+FUNCTION void put_bits(bits_out *o, u32 v, u32 n)
 {
-    const u32 width = SHAPE_WIDTH(shape), has_map = shape & SHAPE_MAP ? 1u : 0u;
-    for (u32 shift = 0; shift < width; shift += 8) {
-        u32 bits = width - shift < 8 ? width - shift : 8, from = before * bits, to = from + own * bits;
-        u32 skip = side % 2 ? (8 - from % 8) % 8 : 0, filled = 0, i = HALF * side, end = BLOCK_ELEMENTS * (side / 2 + 1);
-        u32 at = (from + skip) / 8, past = side % 2 ? (count * bits + 7) / 8 : (to + 7) / 8;
-        u64 window = 0;
-        while (at < past) {
-            for (; filled < 32 + skip && i < end; i++) {
-                u32 z = residual_of(codes, p, i);
-                if (has_map && z == 0)
-                    continue;
-                window |= (u64)((z - has_map) >> shift & ((1u << bits) - 1)) << filled;
-                filled += bits;
-            }
-            window >>= skip;
-            filled = filled > skip ? filled - skip : 0;
-            skip = 0;
-            u32 n = past - at < 4 ? past - at : 4;
-            store_bytes(out + at, (u32)window, n);
-            at += n;
-            window >>= 32;
-            filled = filled > 32 ? filled - 32 : 0;
+    u32 skipped = o->skip < n ? o->skip : n;
+    o->skip -= skipped;
+    o->window |= (u64)(skipped < 32 ? v >> skipped : 0) << o->filled;
+    o->filled += n - skipped;
+    if (o->filled >= 32 && o->past - o->at >= 4) {
+        store_bytes(o->at, (u32)o->window, 4);
+        o->at += 4;
+        o->window >>= 32;
+        o->filled -= 32;
+    }
+}
+
+/* A part of the eight residuals at `z`, `bits` bits from bit `shift` on: of all, or of those in `present` less 1. */
+FUNCTION u64 octet_bits(SHARED const code_word *z, u32 has_map, u32 present, u32 shift, u32 bits, u32 *n_bits)
+{
+    const u32 mask = (1u << bits) - 1;
+    u32 quad[2];
+    u64 word = 0;
+    if (!has_map) {
+        for (u32 h = 0; h < 2; h++) {
+            u32 a = z[4 * h] >> shift & mask, b = z[4 * h + 1] >> shift & mask;
+            u32 c = z[4 * h + 2] >> shift & mask, d = z[4 * h + 3] >> shift & mask;
+            quad[h] = (a | b << bits) | (c | d << bits) << 2 * bits;
         }
-        out += bits == 8 ? count : (count * bits + 7) / 8;
+        *n_bits = 8 * bits;
+        return quad[0] | (u64)quad[1] << 4 * bits;
+    }
+    u32 filled = 0;
+    for (u32 e = 0; e < 8; e++) {
+        u32 counts = present >> e & 1u;
+        word |= (u64)(((u32)z[e] - 1) >> shift & mask & (0u - counts)) << filled;
+        filled += counts ? bits : 0;
+    }
+    *n_bits = filled;
+    return word;
+}
+
+/* A half block as its thread writes it; `before` values are those of the other half, `count` are the block's. */
+typedef struct half_block {
+    u32 side, shape, before, own, count, present, other_present;
+} half_block;
+
+/*
+ * Writes the values of a half block to the block's bytes at `out`. In a part whose first half ends within a byte, the thread of
+ * the first half writes this byte, for which it goes on into the second half, and the other thread begins after it.
+ */
+FUNCTION void write_half(SHARED const code_word *residuals, const half_block *h, GLOBAL u8 *out)
+{
+    const u32 width = SHAPE_WIDTH(h->shape), has_map = h->shape & SHAPE_MAP ? 1u : 0u, odd = h->side % 2;
+    for (u32 shift = 0; shift < width; shift += 8) {
+        const u32 bits = width - shift < 8 ? width - shift : 8, from = h->before * bits, to = from + h->own * bits;
+        const u32 part_bytes = (h->count * bits + 7) / 8;
+        bits_out o;
+        o.window = 0;
+        o.filled = 0;
+        o.skip = odd ? (8 - from % 8) % 8 : 0;
+        o.at = out + (from + o.skip) / 8;
+        o.past = out + (odd ? part_bytes : (to + 7) / 8);
+        for (u32 octet = 0; octet < HALF / 4 && o.at < o.past; octet++) {
+            const u32 other = octet >= HALF / 8, i = HALF * (h->side + other) + octet % (HALF / 8) * 8;
+            const u32 present = (other ? h->other_present : h->present) >> octet % (HALF / 8) * 8;
+            if (other && (odd || o.filled >= 8 * (u32)(o.past - o.at)))
+                break;
+            u32 n_bits;
+            u64 v = octet_bits(residuals + CODE_AT(i), has_map, present, shift, bits, &n_bits);
+            put_bits(&o, (u32)v, n_bits < 32 ? n_bits : 32);
+            if (n_bits > 32)
+                put_bits(&o, (u32)(v >> 32), n_bits - 32);
+        }
+        for (; o.at < o.past; o.at++, o.window >>= 8)
+            *o.at = (u8)o.window;
+        out += part_bytes;
     }
 }
 
@@ -114,13 +162,13 @@ FUNCTION u32 gap_before(SHARED const u32 *failed, SHARED const u32 *groups, u32 
     u32 word = i / 32, here = failed[word] & ((1u << i % 32) - 1);
     if (here)
         return i - (word * 32 + 31 - LEADING_ZEROS(here)) - 1;
-    u32 before = 0; /* the word with the outlier before, and one more; 0 if there is none */
-    for (u32 g = 0; g <= word / 32; g++) {
-        u32 mask = g < word / 32 ? groups[g] : groups[g] & ((1u << word % 32) - 1);
-        if (mask)
-            before = g * 32 + 32 - LEADING_ZEROS(mask);
-    }
-    return before ? i - (before * 32 - 1 - LEADING_ZEROS(failed[before - 1])) - 1 : i;
+    u32 g = word / 32, mask = groups[g] & ((1u << word % 32) - 1);
+    while (mask == 0 && g > 0)
+        mask = groups[--g];
+    if (mask == 0)
+        return i;
+    u32 last = g * 32 + 31 - LEADING_ZEROS(mask); /* word with an outlier */
+    return i - (last * 32 + 31 - LEADING_ZEROS(failed[last])) - 1;
 }
 
 /* Steps of thread t's outliers. */
@@ -155,6 +203,7 @@ FUNCTION void write_raw(GLOBAL const u8 *x, u64 first, u32 n, u32 t, u32 type, G
 
 /* ---- the kernel ---- */
 
+/* Barriers stand at the top or in loops of a constant number of rounds; steps that a chunk does not need pass between them. */
 KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_buffer, const gpu_job job)
 {
     SHARED_ARRAY code_word codes[CODES_ROOM];
@@ -163,7 +212,7 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     SHARED_ARRAY octet_figures octets[OCTETS];
     SHARED_ARRAY u32 costs[4 * RUNS], half_max[GROUP], half_present[GROUP];
     SHARED_ARRAY u8 kinds[GROUP / 2];
-    SHARED_ARRAY u32 flags[4]; /* signs, out of range, chosen predictor, chosen with identity */
+    SHARED_ARRAY u32 flags[4]; /* zeros or signs, out of range, a plane does not fit, elements that failed */
     const u32 t = THREAD;
     const u64 chunk = GROUP_NUMBER, first = chunk * job.chunk_elements;
     const u32 n = (u32)(job.n_elements - first < job.chunk_elements ? job.n_elements - first : job.chunk_elements);
@@ -174,13 +223,7 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     GLOBAL u8 *slot = work + ENCODE_SLOTS_AT(job) + chunk * job.slot_bytes;
 
     /* ---- what the kernels before say of this chunk ---- */
-    const u32 begins = CODE_BITS == 16 && job.pass == 0, note = begins ? 0 : notes[chunk];
-    BARRIER_GLOBAL(); /* the note is read by all before one thread changes it */
-    if (begins && job.lossless) {
-        if (t == 0)
-            notes[chunk] = NOTE_WIDE;
-        return;
-    }
+    const u32 begins = job.pass == 0, note = begins ? 0 : notes[chunk];
     if (!begins && !(note & (CODE_BITS == 16 ? NOTE_NARROW : NOTE_WIDE)))
         return;
     quantiser_of q = {job.step, job.half_step, job.inverse, job.bound, begins ? job.mode : note / NOTE_MODE % 4, 0, job.type};
@@ -201,36 +244,31 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
         q.mode = MODE_NONZERO;
 
     /* ---- codes; once more where many elements fail for want of a code for zero ---- */
-    u32 n_failed = 0, again = 0, narrow = 0, tries_wide = 0;
-    do {
-        const u32 narrow_count = CODE_BITS == 32 && !job.lossless; /* first see how many fail with 16 bits */
-        u32 failed16 = 0;
-        narrow = tries_wide = again = 0;
-        for (u32 round = narrow_count ? 0 : 1; round < 2; round++) {
-            failed[t] = 0;
-            if (t < GROUP / 32)
-                groups[t] = 0;
-            for (u32 i = n + t; i < n_blocks * BLOCK_ELEMENTS; i += GROUP)
-                codes[CODE_AT(i)] = 0;
+    u32 n_failed = 0, failed16 = 0, go = 1, narrow = 0, tries_wide = 0;
+    for (u32 attempt = 0; attempt < 2; attempt++) {
+        /* 32 bits are for lossy codes only where they fail much less often than 16 bits. */
+        for (u32 round = CODE_BITS == 16 ? 1 : 0; round < 2; round++) {
+            const u32 quantises = go && !job.lossless;
             BARRIER();
-            if (!job.lossless)
-                quantise_chunk(&q, x, first, n, t, round == 1, (float)(round == 0 ? LARGEST_CODE16 : LARGEST_CODE), codes,
-                               failed);
-            for (u32 i = t; CODE_BITS == 32 && job.lossless && i < n; i += GROUP)
-                codes[CODE_AT(i)] = (code_word)code_of_bits(load_element(x, first + i, job.type), job.type);
+            if (go)
+                failed[t] = 0;
+            if (t < 4)
+                flags[t] = 0;
             BARRIER();
-            u32 mine = POPCOUNT(failed[t]);
-            if (mine)
-                SHARED_OR(&groups[t / 32], 1u << t % 32);
-            GROUP_SCAN(u32, scan, t, mine, n_failed)
-            failed16 = round == 0 ? n_failed : failed16;
+            if (quantises)
+                quantise_chunk(&q, x, first, n, n_blocks * BLOCK_ELEMENTS, t, round == 1,
+                               (float)(round == 0 ? LARGEST_CODE16 : LARGEST_CODE), codes, failed);
+            for (u32 i = t; CODE_BITS == 32 && job.lossless && go && i < n_blocks * BLOCK_ELEMENTS; i += GROUP)
+                codes[CODE_AT(i)] = i < n ? (code_word)code_of_bits(load_element(x, first + i, job.type), job.type) : 0;
+            BARRIER();
+            if (quantises && failed[t])
+                SHARED_ADD(&flags[3], POPCOUNT(failed[t]));
+            BARRIER();
+            n_failed = quantises ? flags[3] : n_failed;
+            failed16 = quantises && (CODE_BITS == 16 || round == 0) ? n_failed : failed16;
         }
-        const u32 failed_narrow = CODE_BITS == 16 ? n_failed : failed16;
         /* Elements of 16 bits that are all in range gain nothing from wide codes. */
-        const u32 ask_range = job.element_bytes == 2 && !job.lossless && failed_narrow > n / 64;
-        if (t == 0)
-            flags[1] = 0;
-        BARRIER();
+        const u32 ask_range = go && job.element_bytes == 2 && !job.lossless && failed16 > n / 64;
         for (u32 i = t; ask_range && i < n; i += GROUP) {
             float v = value_of_bits(load_element(x, first + i, job.type), job.type);
             if (!(FABS(v) <= job.limit))
@@ -240,17 +278,15 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
             if (!lane_is_finite(&q, x, first, n, t))
                 SHARED_OR(&flags[1], 1);
         BARRIER();
-        const u32 suits = failed_narrow <= n / 64 || (job.element_bytes == 2 && !flags[1]);
-        if (CODE_BITS == 16)
-            tries_wide = begins && !suits;
-        else
-            narrow = !job.lossless && (suits || n_failed > failed16 / 2);
+        const u32 suits = failed16 <= n / 64 || (job.element_bytes == 2 && !flags[1]);
+        if (go) {
+            tries_wide = CODE_BITS == 16 && begins && !suits;
+            narrow = CODE_BITS == 32 && !job.lossless && (suits || n_failed > failed16 / 2);
+        }
         const u32 n_final = narrow ? failed16 : n_failed;
-        again = q.mode == MODE_NONZERO && n_final > n / 64 && !tries_wide && (begins || CODE_BITS == 32);
-        if (again)
-            q.mode = MODE_SUPPORT;
-        BARRIER();
-    } while (again);
+        go = go && q.mode == MODE_NONZERO && n_final > n / 64 && !tries_wide && (begins || CODE_BITS == 32);
+        q.mode = go ? MODE_SUPPORT : q.mode;
+    }
     if (tries_wide || narrow) {
         if (t == 0)
             notes[chunk] = (tries_wide ? NOTE_WIDE : NOTE_NARROW) | q.mode * NOTE_MODE;
@@ -258,16 +294,21 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     }
 
     /* ---- the predictor ---- */
-    if (t < n_runs * 8)
-        octet_of(codes, run_begin(n, n_runs, t / 8) + t % 8 * 8, job.channels, job.line, &octets[t]);
+    BARRIER();
+    if (t < GROUP / 32)
+        groups[t] = 0;
     if (t == 0)
         flags[0] = 0;
     BARRIER();
-    if (t < n_runs * 8 && octets[t].signs)
-        SHARED_OR(&flags[0], 1);
+    if (t < n_runs * 8) {
+        octet_of(codes, run_begin(n, n_runs, t / 8) + t % 8 * 8, job.channels, job.line, &octets[t]);
+        if (octets[t].signs)
+            SHARED_OR(&flags[0], 1);
+    }
     BARRIER();
+    const u32 signs = flags[0];
     if (t < 4 * n_runs)
-        costs[t] = cost_of_run(octets + t / 4 * 8, t % 4, !flags[0]);
+        costs[t] = cost_of_run(octets + t / 4 * 8, t % 4, !signs);
     BARRIER();
     u32 bits[4] = {0, 0, 0, 0};
     for (u32 run = 0; run < n_runs; run++)
@@ -277,83 +318,93 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     const u32 best_first = first_pair ? bits[1] : bits[0], best_second = second_pair ? bits[3] : bits[2];
     const u32 best = best_second < best_first ? best_second : best_first;
     u32 predictor = best_second < best_first ? PREDICTOR_UP + second_pair : PREDICTOR_NONE + first_pair;
-    packing pack = {predictor, predictor == PREDICTOR_NONE && n_runs > 0 && !flags[0], job.channels, job.line};
+    packing pack = {predictor, predictor == PREDICTOR_NONE && n_runs > 0 && !signs, job.channels, job.line};
     BARRIER();
 
     /* ---- a linear fit, where there are many bits to save ---- */
     const u32 ask_linear = !job.lossless && n_runs > 0 && best > 6 * n_runs * BLOCK_ELEMENTS;
     const u32 n_planes = ask_linear ? planes_of(&job, n) : 0,
               planes_fit = CODED_HEADER + 8 * (u64)n_planes < RAW_HEADER + n * job.element_bytes;
-    if (ask_linear) {
-        if (t < n_runs) {
-            tile mine;
-            costs[t] = tile_of_run(&job, n, run_begin(n, n_runs, t), &mine) ? cost_of_tile(codes, &mine) : 0;
-        }
-        if (t == 0)
-            flags[2] = 0;
-        BARRIER();
-        u64 cost = 0, tried = 0;
-        for (u32 run = 0; run < n_runs && tried < LINEAR_TRIES; run++) {
-            cost += costs[run];
-            tried += costs[run] != 0;
-        }
-        cost = tried ? (cost + tried * 64) * (n_runs * BLOCK_ELEMENTS) / (tried * 256) : ~(u64)0;
-        const u32 linear = cost < best;
-        for (u32 k = t; linear && k < n_planes; k += GROUP) {
-            tile mine;
-            tile_number(&job, n, k, &mine);
-            plane p = {0, 0, 0};
-            if (mine.rows > 0)
-                p = fit_plane(codes, &mine);
-            if (!plane_fits(codes, &mine, &p, LARGEST_CODE))
-                SHARED_OR(&flags[2], 1);
-        }
-        BARRIER();
-        const u32 fits = linear && !flags[2];
-        for (u32 k = t; fits && k < n_planes; k += GROUP) {
-            tile mine;
-            tile_number(&job, n, k, &mine);
-            plane p = {0, 0, 0};
-            if (mine.rows > 0)
-                p = fit_plane(codes, &mine);
-            subtract_plane(codes, &mine, &p);
-            if (planes_fit) {
-                ((GLOBAL u32 *)slot)[3 + 2 * k] = (u32)p.a;
-                ((GLOBAL u32 *)slot)[4 + 2 * k] = ((u32)p.b & 0xffffu) | (u32)p.c << 16;
-            }
-        }
-        BARRIER();
-        if (linear)
-            predictor = fits ? PREDICTOR_LINEAR : PREDICTOR_LORENZO;
-        pack.predictor = predictor == PREDICTOR_LINEAR ? PREDICTOR_NONE : predictor;
-        pack.identity = linear ? 0 : pack.identity;
+    if (ask_linear && t < n_runs) {
+        tile mine;
+        costs[t] = tile_of_run(&job, n, run_begin(n, n_runs, t), &mine) ? cost_of_tile(codes, &mine) : 0;
     }
+    BARRIER();
+    u64 cost = 0, tried = 0;
+    for (u32 run = 0; ask_linear && run < n_runs && tried < LINEAR_TRIES; run++) {
+        cost += costs[run];
+        tried += costs[run] != 0;
+    }
+    cost = tried ? (cost + tried * 64) * (n_runs * BLOCK_ELEMENTS) / (tried * 256) : ~(u64)0;
+    const u32 linear = cost < best;
+    for (u32 k = t; linear && k < n_planes; k += GROUP) {
+        tile mine;
+        tile_number(&job, n, k, &mine);
+        plane p = {0, 0, 0};
+        if (mine.rows > 0)
+            p = fit_plane(codes, &mine);
+        if (!plane_fits(codes, &mine, &p, LARGEST_CODE))
+            SHARED_OR(&flags[2], 1);
+    }
+    BARRIER();
+    const u32 fits = linear && !flags[2];
+    for (u32 k = t; fits && k < n_planes; k += GROUP) {
+        tile mine;
+        tile_number(&job, n, k, &mine);
+        plane p = {0, 0, 0};
+        if (mine.rows > 0)
+            p = fit_plane(codes, &mine);
+        subtract_plane(codes, &mine, &p);
+        if (planes_fit) {
+            ((GLOBAL u32 *)slot)[3 + 2 * k] = (u32)p.a;
+            ((GLOBAL u32 *)slot)[4 + 2 * k] = ((u32)p.b & 0xffffu) | (u32)p.c << 16;
+        }
+    }
+    BARRIER();
+    if (linear) {
+        predictor = fits ? PREDICTOR_LINEAR : PREDICTOR_LORENZO;
+        pack.predictor = fits ? PREDICTOR_NONE : PREDICTOR_LORENZO;
+        pack.identity = 0;
+    }
+
+    /* ---- residuals take the codes' place, the last ones first, since they are made from codes before them ---- */
+    for (u32 k = HALF / LOT; k-- > 0;) {
+        const u32 i = LOT_AT(t, k), inside = i < n_blocks * BLOCK_ELEMENTS;
+        u32 r[LOT];
+        if (inside)
+            residuals_of(codes, &pack, i, r);
+        BARRIER();
+        for (u32 e = 0; inside && e < LOT; e++)
+            codes[CODE_AT(i + e)] = (code_word)r[e];
+    }
+    BARRIER();
 
     /* ---- shapes and places ---- */
     const u32 active = t / 2 < n_blocks;
-    u32 max = 0, own_present = active ? look_at_half(codes, &pack, t, &max) : 0;
+    u32 max = 0, own_present = active ? look_at_half(codes, t, &max) : 0;
     half_max[t] = max;
     half_present[t] = own_present;
+    if (n_failed && failed[t])
+        SHARED_OR(&groups[t / 32], 1u << t % 32);
     BARRIER();
     const u32 other_present = half_present[t ^ 1];
     max = half_max[t ^ 1] > max ? half_max[t ^ 1] : max;
     const u32 n_nonzero = POPCOUNT(own_present) + POPCOUNT(other_present), shape = shape_for(max, n_nonzero);
     const u32 has_map = shape & SHAPE_MAP ? 1u : 0u, count = has_map ? n_nonzero : BLOCK_ELEMENTS;
-    const u32 before = t % 2 == 0 ? 0 : has_map ? POPCOUNT(other_present) : HALF, own = has_map ? POPCOUNT(own_present) : HALF;
     const u32 block_bytes = bytes_of_values(count, SHAPE_WIDTH(shape)), wide = shape_is_wide(shape);
     const u32 block_sums = block_bytes | has_map << 16 | wide << 24; /* at most 2^15, 2^7 and 2^7 in all */
     u32 sums = active && t % 2 == 0 ? block_sums : 0, all;
     GROUP_SCAN(u32, scan, t, sums, all)
     sums -= t % 2 && active ? block_sums : 0;
-    u32 steps = count_steps(failed, groups, t) | POPCOUNT(failed[t]) << 16, all_steps;
+    u32 steps = n_failed ? count_steps(failed, groups, t) | POPCOUNT(failed[t]) << 16 : 0, all_steps;
     GROUP_SCAN(u32, scan, t, steps, all_steps)
     if (t % 2 == 0)
         kinds[t / 2] = (u8)(active ? kind_of_shape(shape) : 0);
+    BARRIER();
     const u32 n_steps = all_steps & 0xffffu, outlier_bytes = n_steps + n_failed * job.element_bytes;
     const u32 kinds_at = CODED_HEADER + (predictor == PREDICTOR_LINEAR ? 8 * n_planes : 0);
     const u32 values_at = kinds_at + (n_blocks + 1) / 2, maps_at = values_at + (all & 0xffffu);
     const u32 outliers_at = maps_at + 8 * (all >> 16 & 0xffu) + (all >> 24), bytes = outliers_at + outlier_bytes;
-    BARRIER();
     if (bytes >= RAW_HEADER + n * job.element_bytes) {
         write_raw(x, first, n, t, job.type, slot);
         if (t == 0) {
@@ -375,7 +426,9 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     if (2 * t < n_blocks)
         slot[kinds_at + t] = (u8)(kinds[2 * t] | kinds[2 * t + 1] << 4);
     if (active) {
-        write_half(codes, &pack, t, shape, before, own, count, slot + values_at + (sums & 0xffffu));
+        const u32 before = t % 2 == 0 ? 0 : has_map ? POPCOUNT(other_present) : HALF;
+        const half_block mine = {t, shape, before, has_map ? POPCOUNT(own_present) : HALF, count, own_present, other_present};
+        write_half(codes, &mine, slot + values_at + (sums & 0xffffu));
         if (has_map)
             store_bytes(slot + maps_at + 8 * (sums >> 16 & 0xffu) + 4 * (t % 2), own_present, 4);
         if (wide && t % 2 == 0)

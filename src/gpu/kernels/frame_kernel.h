@@ -221,7 +221,7 @@ KERNEL open_frame(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *re
     if (t == 0)
         differs = other_version = 0;
     BARRIER();
-    const u32 whole = prefix <= job.capacity; /* the host has made sure; a second look costs nothing */
+    const u32 whole = prefix <= job.capacity; /* else the frame is cut short, and nothing of it is read */
     if (whole && t < n_words && t / 2 != FRAME_LENGTH_WORD / 2 && header[t] != job.header[t])
         SHARED_OR(&differs, 1);
     if (whole && t == 1 && header[0] == job.header[0] && (header[1] & 0xffffu) > (job.header[1] & 0xffffu))

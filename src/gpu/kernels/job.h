@@ -3,8 +3,10 @@
 #ifndef COMET_GPU_JOB_H
 #define COMET_GPU_JOB_H
 
-#define GROUP 256      /* threads of a group */
-#define MAX_CHUNK 8192 /* elements: 32 a thread */
+#define GROUP 256       /* threads of a group */
+#define MAX_CHUNK 8192  /* elements at level fast: 32 a thread */
+#define PARTS_A_GROUP 8 /* at level dense, at a time */
+#define MAX_PART 12544  /* elements at level dense */
 #define BLOCK_ELEMENTS 64
 #define HALF 32 /* elements of a thread: half a block */
 #define HEADER_WORDS 34
@@ -12,6 +14,7 @@
 /* Element types, quantiser modes, predictors, chunk modes and flags, as the format numbers them. */
 #define TYPE_F32 0
 #define TYPE_F16 1
+#define TYPE_BF16 2
 #define MODE_PLAIN 0
 #define MODE_SUPPORT 1
 #define MODE_NONZERO 2
@@ -20,9 +23,12 @@
 #define PREDICTOR_LEFT 1
 #define PREDICTOR_UP 2
 #define PREDICTOR_LORENZO 3
+#define PREDICTOR_MEDIAN 4
 #define PREDICTOR_LINEAR 5
+#define PREDICTOR_WAVE 6
 #define PAYLOAD_RAW 0
 #define PAYLOAD_FAST 1
+#define PAYLOAD_PARTS 3
 #define PAYLOAD_IDENTITY 1
 #define PAYLOAD_NONZERO 2
 #define RAW_HEADER 4
@@ -48,12 +54,13 @@ typedef struct gpu_job {
     u32 mode, lossless;
     u32 channels, columns, line;
     u32 header_bytes;
-    u32 pass;      /* of narrow encoding: 0 all chunks, 1 those that came back from wide codes */
+    u32 pass;      /* of encoding: 0 all chunks, 1 those that a kernel before has left a note for */
     u32 use_arena; /* the frame goes to the arena's end, else to frame_offset */
     float step, half_step, inverse, bound;
     float limit;              /* the largest magnitude that 16-bit codes are meant for */
     u32 header[HEADER_WORDS]; /* of the frame, without its length and checksum */
-    u32 unused;
+    u32 lines;                /* at level dense: of a plane */
+    u32 groups, unused;       /* at level dense: groups a chunk */
 } gpu_job;
 
 /* In the first bytes of the workspace, for the kernels that follow. */
@@ -81,7 +88,8 @@ typedef struct gpu_arena {
 
 /*
  * The workspace: the state; then for encoding, by chunk, its bytes (u32), its note (u32), where it begins (u64) and
- * a slot; for decoding where it begins (u64, one more than there are chunks); for figures a gpu_summary for each chunk.
+ * a slot; for decoding where it begins (u64, one more than there are chunks) and, at level dense, the codes, 4 bytes each; for
+ * figures a gpu_summary for each chunk.
  */
 #define STATE_BYTES 64
 #define NOTE_DONE 0u
@@ -95,6 +103,7 @@ typedef struct gpu_arena {
 #define ENCODE_STARTS_AT(job) (STATE_BYTES + 8 * (job).n_chunks)
 #define ENCODE_SLOTS_AT(job) ((STATE_BYTES + 16 * (job).n_chunks + 15) / 16 * 16)
 #define DECODE_STARTS_AT(job) (STATE_BYTES)
+#define DECODE_CODES_AT(job) ((STATE_BYTES + 8 * ((job).n_chunks + 1) + 15) / 16 * 16)
 #define SUMMARIES_AT(job) (STATE_BYTES)
 
 #endif

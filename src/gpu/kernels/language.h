@@ -78,6 +78,15 @@ typedef long long i64;
 
 #endif
 
+/*
+ * Elements that a thread takes in a row while a group goes over a chunk. On a GPU that is one, so that threads read side by
+ * side. On a CPU it is all of the thread's, whose loops the compiler turns into vectors.
+ */
+#ifndef LOT
+#define LOT 1
+#endif
+#define LOT_AT(t, k) (LOT == 1 ? (k)*GROUP + (t) : (t)*HALF + (k)*LOT)
+
 /* Kernels on codes come in two builds, for codes of 16 and of 32 bits, with names of their own. */
 #define JOIN_(stem, bits) stem##_##bits
 #define JOIN(stem, bits) JOIN_(stem, bits)

@@ -88,52 +88,109 @@ typedef i64 odd_int; /* twice a damaged code may not fit 32 bits */
 typedef i32 odd_int;
 #endif
 
-FUNCTION float value_of_code(const quantiser_of *q, i32 code, u32 index)
+FUNCTION float value_of_code(const quantiser_of *q, u32 mode, i32 code, u32 index)
 {
     odd_int twice = 2 * (odd_int)code;
-    if (q->mode == MODE_PLAIN)
+    if (mode == MODE_PLAIN)
         return (float)code * q->step;
-    if (q->mode == MODE_SUPPORT)
+    if (mode == MODE_SUPPORT)
         return (float)(twice - (code > 0) + (code < 0)) * q->half_step;
-    if (q->mode == MODE_NONZERO)
+    if (mode == MODE_NONZERO)
         return (float)(twice + 1) * q->half_step;
     return ((float)code - dither_of(q->key, index)) * q->step;
 }
 
-FUNCTION i32 code_of_value(const quantiser_of *q, float x, u32 index, float limit)
+FUNCTION i32 code_of_value(const quantiser_of *q, u32 mode, float x, u32 index, float limit)
 {
-    if (q->mode == MODE_SUPPORT) {
+    if (mode == MODE_SUPPORT) {
         float t = FABS(x) * q->inverse;
         t = CEIL(t < limit ? t : limit);
         i32 magnitude = (i32)(t > 1.0f ? t : 1.0f);
         return x > 0.0f ? magnitude : x < 0.0f ? -magnitude : 0;
     }
     float t = x * q->inverse;
-    if (q->mode == MODE_DITHER)
+    if (mode == MODE_DITHER)
         t += dither_of(q->key, index);
     t = t > -limit ? t : -limit; /* NaN becomes -limit, and fails the check */
     t = t < limit ? t : limit;
-    if (q->mode == MODE_NONZERO) {
+    if (mode == MODE_NONZERO) {
         i32 code = (i32)FLOOR(t);
         return x < 0.0f && code == 0 ? -1 : code;
     }
     return (i32)RINT(t);
 }
 
-/* Quantises the element with these bits. *code is 0 where it fails. */
-FUNCTION u32 quantise(const quantiser_of *q, u32 bits, u32 index, float limit, i32 *code)
+/* The statement for a mode or a type that it takes as a constant: its loops have no choice inside. */
+#define WITH_MODE(q, mode, statement)       \
+    if ((q)->mode == MODE_PLAIN) {          \
+        const u32 mode = MODE_PLAIN;        \
+        statement                           \
+    } else if ((q)->mode == MODE_SUPPORT) { \
+        const u32 mode = MODE_SUPPORT;      \
+        statement                           \
+    } else if ((q)->mode == MODE_NONZERO) { \
+        const u32 mode = MODE_NONZERO;      \
+        statement                           \
+    } else {                                \
+        const u32 mode = MODE_DITHER;       \
+        statement                           \
+    }
+
+#define WITH_TYPE(type_of, type, statement) \
+    if ((type_of) == TYPE_F32) {            \
+        const u32 type = TYPE_F32;          \
+        statement                           \
+    } else if ((type_of) == TYPE_F16) {     \
+        const u32 type = TYPE_F16;          \
+        statement                           \
+    } else {                                \
+        const u32 type = TYPE_BF16;         \
+        statement                           \
+    }
+
+/* The values of a lot of elements from element `at` on, of which `n` exist; the rest are 0. */
+FUNCTION void load_lot(GLOBAL const u8 *x, u64 at, u32 n, u32 type_of, float *v)
 {
-    float v = value_of_bits(bits, q->type);
-    i32 c = code_of_value(q, v, index, limit);
-    float back = value_of_code(q, c, index);
-    if (q->type != TYPE_F32)
-        back = value_of_bits(bits_of_value(back, q->type), q->type);
+    WITH_TYPE(
+        type_of, type,
+        if (n >= LOT) {
+            for (u32 e = 0; e < LOT; e++)
+                v[e] = value_of_bits(load_element(x, at + e, type), type);
+        } else {
+            for (u32 e = 0; e < LOT; e++)
+                v[e] = e < n ? value_of_bits(load_element(x, at + e, type), type) : 0.0f;
+        })
+}
+
+FUNCTION u32 within(float v, float back, float bound, u32 mode)
+{
     float error = FABS(v - back);
-    u32 ok = q->mode == MODE_DITHER ? error < q->bound : error <= q->bound;
-    if (q->mode == MODE_SUPPORT || q->mode == MODE_NONZERO)
-        ok = ok && (back > 0.0f) == (v > 0.0f) && (back < 0.0f) == (v < 0.0f);
-    *code = ok ? c : 0;
+    u32 ok = mode == MODE_DITHER ? error < bound : error <= bound;
+    if (mode == MODE_SUPPORT || mode == MODE_NONZERO)
+        ok = ok & ((back > 0.0f) == (v > 0.0f)) & ((back < 0.0f) == (v < 0.0f));
     return ok;
+}
+
+/* Quantises a lot. Returns a bit for each element that fails; its code is 0. */
+FUNCTION u32 quantise_lot(const quantiser_of *q, const float *v, u32 index, float limit, i32 *code)
+{
+    float back[LOT];
+    u32 failed = 0;
+    WITH_MODE(
+        q, mode, for (u32 e = 0; e < LOT; e++) {
+            code[e] = code_of_value(q, mode, v[e], index + e, limit);
+            back[e] = value_of_code(q, mode, code[e], index + e);
+        })
+    if (q->type != TYPE_F32) {
+        WITH_TYPE(q->type, type, for (u32 e = 0; e < LOT; e++) back[e] = value_of_bits(bits_of_value(back[e], type), type);)
+    }
+    WITH_MODE(
+        q, mode, for (u32 e = 0; e < LOT; e++) {
+            u32 ok = within(v[e], back[e], q->bound, mode);
+            failed |= (ok ^ 1u) << e;
+            code[e] = ok ? code[e] : 0;
+        })
+    return failed;
 }
 
 /* Lossless codes: bit patterns as integers in the order of the values. */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "train/math/optimiser.h"
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
 
@@ -161,7 +162,7 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
     const double collected = 1 - pow(beta, (double)step);
     const momentum_terms terms = {.gradient = gradient,
                                   .weights = m->weights + p->offset,
-                                  .momentum = m->momentum + p->offset,
+                                  .momentum = state_at(m->momentum, p->offset),
                                   .decay = adam ? 0 : (double)o->weight_decay,
                                   .to_mean = !(collected > 0) ? 0
                                              : adam           ? 1 / collected
@@ -172,12 +173,13 @@ static void compare_with_momentum(const comet_model *m, const parameter *p, cons
     seen->mean_momentum = mean_of_momentum(m, p, size);
 }
 
-static void move_hidden_momentum(comet_model *m, const gradient_part *part)
+static void move_hidden_momentum(comet_model *m, const gradient_part *part, uint64_t step)
 {
-    const float *weights = m->weights + m->parameters[part->parameter].offset + part->state_first,
-                *gradient = part->gradient + (part->state_first - part->first), decay = m->params.optimiser.weight_decay;
-    for (uint64_t i = 0; i < part->state_n; i++)
-        part->momentum[i] = (float)HIDDEN_MOMENTUM * part->momentum[i] + gradient[i] + decay * weights[i];
+    const uint64_t at = m->parameters[part->parameter].offset + part->state_first;
+    const optimiser_step s = {.optimiser = &m->params.optimiser, .step = step, .seed = m->params.seed};
+    const optimiser_state state = {.momentum = part->momentum, .first = at};
+    optimiser_follow(&s, (float)HIDDEN_MOMENTUM, part->state_n, m->weights + at,
+                     part->gradient + (part->state_first - part->first), &state);
 }
 
 static void gradient_used(void *self, comet_model *m, const gradient_part *part, uint64_t step)
@@ -191,7 +193,7 @@ static void gradient_used(void *self, comet_model *m, const gradient_part *part,
         compare_with_momentum(m, &m->parameters[part->parameter], part->gradient, model_hides_momentum(m) ? a->n_updates : step,
                               &a->seen[consumer]);
     if (model_hides_momentum(m))
-        move_hidden_momentum(m, part);
+        move_hidden_momentum(m, part, step);
 }
 
 static void withdraw_bounds(comet_model *m, uint64_t step)

@@ -65,12 +65,12 @@ comet_status join_gradient_ready(void *self, comet_model *m, const op *o)
 void join_gradient_used(assessment *a, uint32_t consumer, const gradient_part *part, double momentum_scale)
 {
     joint_gradient *g = &a->joint->gradients[consumer];
-    const float *gradient = part->gradient + (part->own_first - part->first),
-                *momentum = part->momentum + (part->own_first - part->state_first);
-    const momentum_terms terms = {.gradient = gradient, .weights = gradient, .momentum = momentum};
-    double size;
     if (part->own_n == 0)
         return;
+    const float *gradient = part->gradient + (part->own_first - part->first);
+    const momentum_terms terms = {
+        .gradient = gradient, .weights = gradient, .momentum = state_at(part->momentum, part->own_first - part->state_first)};
+    double size;
     g->sum += momentum_distance(part->own_n, &terms, &size);
     g->momentum += size * momentum_scale;
 }

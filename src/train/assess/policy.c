@@ -10,16 +10,17 @@
 
 #define WIDEST_BOUND 0.35    /* standard deviations: docs/theory.md, section 8 */
 #define WIDEST_CUT 1.0       /* the same for what a relu cut off, which only sums over many elements read */
+#define WIDEST_START 0.1     /* the same while nothing is known of the tensor */
 #define NARROW_ASSESSMENTS 2 /* bounds are narrow until they have doubled twice */
 #define UNKNOWN_RATIO 8      /* assumed of a slot that has not been put yet and may be lossy */
 
 /* The bound, in standard deviations, while nothing is known: at the start and after a loss spike. Where gradients of different
- * positions are independent, such errors add a twelfth of the allowed noise, or 0.03 % of the gradient's variance under the
- * paper's rule (docs/theory.md, section 3). */
+ * positions are independent, such errors add a third of the allowed noise, or 0.12 % of the gradient's variance under the
+ * paper's rule (docs/theory.md, section 3). At level dense, coded tensors then take no more than at level fast later. */
 static double start_bound(const comet_model *m)
 {
     const comet_compression *c = &m->params.compression;
-    return fmin(c->sigma > 0 ? 3 * c->sigma : 0.5 * sqrt(c->noise), 0.05);
+    return fmin(c->sigma > 0 ? 6 * c->sigma : sqrt(c->noise), WIDEST_START);
 }
 
 /* Are bounds so narrow that level fast would take more memory than it does later? */

@@ -19,7 +19,7 @@
 #define BOUND_UNITS 64.0F               /* units of a sample in a bound: two roundings then add 1/8192 to the variance */
 #define FINEST (1.0 / 8192)             /* the least bound, in deviations of the tensor, whose errors are measured */
 #define SHIFT 12582912.0F               /* 1.5 * 2^23: floats above it are whole numbers */
-#define TURN_BYTES ((uint64_t)24 << 20) /* of samples that are kept in one step, but at least one convolution's */
+#define TURN_BYTES ((uint64_t)8 << 20) /* of samples that are kept in one step, but at least one convolution's */
 
 /* ---- create ---- */
 

@@ -96,7 +96,7 @@ comet_status model_state_restart(comet_model *m)
         return COMET_OK;
     assess_destroy(m);
     if (model_hides_momentum(m))
-        memset(m->momentum, 0, m->n_state * sizeof *m->momentum);
+        memset(m->momentum.data, 0, state_bytes(m->momentum.format, m->n_state));
     return assess_create(m);
 }
 

@@ -3,6 +3,7 @@
 #define COMET_TRAIN_BUDGET_BUDGET_H
 
 #include "comet/budget.h"
+#include "comet/peak.h"
 
 enum { N_MODES = COMET_COMPRESS_AUTO + 1 };
 

@@ -107,14 +107,20 @@ static void complete(const comet_budget *b, comet_compress_mode mode, uint32_t b
     f->ratio_later = sample->taken && f->model.saved > 0 ? sample->ratio : f->ratio;
 }
 
+/* The steps of the mode were taken. */
+static void set_mode(const comet_budget *b, comet_compress_mode mode, uint32_t batch, comet_model_params *params)
+{
+    params->batch = batch;
+    params->compression.mode = mode;
+    params->compression.planned_ratio = b->samples[mode].planned_ratio;
+}
+
 /* As comet_model_plan with the settings of the run; the steps of the mode were taken. */
 static comet_status foretell(const comet_budget *b, const comet_model_params *like, comet_compress_mode mode, uint32_t batch,
                              comet_forecast *forecast)
 {
     comet_model_params params = *like;
-    params.batch = batch;
-    params.compression.mode = mode;
-    params.compression.planned_ratio = b->samples[mode].planned_ratio;
+    set_mode(b, mode, batch, &params);
     comet_forecast_init(forecast);
     TRY(comet_model_plan(b->params.net, &params, &forecast->model));
     complete(b, mode, batch, forecast);
@@ -137,6 +143,26 @@ comet_status comet_budget_forecast(comet_budget *b, comet_compress_mode mode, ui
     TRY(need_sample(b, mode));
     TRY(foretell(b, &params, mode, batch, &found));
     return GIVE(comet_forecast, forecast, &found);
+}
+
+comet_status comet_budget_peak(comet_budget *b, comet_compress_mode mode, uint32_t batch, comet_peak **peak)
+{
+    comet_forecast f;
+    comet_peak *found;
+    TRY(check_mode(b, mode));
+    comet_model_params params = without_spilling(b);
+    TRY(need_sample(b, mode));
+    TRY(foretell(b, &params, mode, batch, &f));
+    set_mode(b, mode, batch, &params);
+    TRY(comet_model_plan_peak(&found, b->params.net, &params));
+    comet_status status = comet_peak_add(found, COMET_PEAK_DATA, "", f.data);
+    if (status == COMET_OK)
+        status = comet_peak_add(found, COMET_PEAK_PROGRAM, "", f.program);
+    if (status == COMET_OK)
+        *peak = found;
+    else
+        comet_peak_destroy(found);
+    return status;
 }
 
 comet_status forecast_spilling(comet_budget *b, comet_compress_mode mode, uint32_t batch, uint64_t spill_above,

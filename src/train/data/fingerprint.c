@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/checksum.h"
+#include "base/describe.h"
 #include "base/status.h"
 #include "train/data/dataset.h"
 #include "train/data/storage.h"
@@ -58,17 +59,41 @@ static comet_status hash_images(const comet_dataset *d, scratch *memory, float *
     return COMET_OK;
 }
 
-comet_status dataset_fingerprint(const comet_dataset *d, uint64_t *hash)
+/* Goes on from *hash with images. */
+static comet_status add_images(const comet_dataset *d, uint64_t *hash)
 {
     scratch memory = {.file = {NULL, 0}};
+    uint64_t sum = *hash;
     float *image = storage_new(dataset_image_floats(d), sizeof *image);
     if (!image)
         return COMET_ERROR_MEMORY;
-    uint64_t sum = hash_labels(d, hash_description(d));
     const comet_status status = hash_images(d, &memory, image, &sum);
     if (status == COMET_OK)
         *hash = sum;
     scratch_free(&memory);
     free(image);
     return status;
+}
+
+comet_status dataset_fingerprint(const comet_dataset *d, uint64_t *hash)
+{
+    uint64_t sum = hash_labels(d, hash_description(d));
+    TRY(add_images(d, &sum));
+    *hash = sum;
+    return COMET_OK;
+}
+
+void comet_dataset_print_init(comet_dataset_print *print)
+{
+    *print = (comet_dataset_print){.size = sizeof *print};
+}
+
+comet_status comet_dataset_fingerprint(const comet_dataset *d, comet_dataset_print *print)
+{
+    comet_dataset_print found = {.names = 0};
+    TRY(CHECK_SIZE(comet_dataset_print, print));
+    found.names = hash_description(d);
+    found.labels = hash_labels(d, 0);
+    TRY(add_images(d, &found.images));
+    return GIVE(comet_dataset_print, print, &found);
 }

@@ -88,6 +88,7 @@ static const field fields[] = {
     SETTING(onednn, FIELD_U64, RULE_ADDED),
     SETTING(instructions, FIELD_U64, RULE_ADDED),
     SETTING(precision, FIELD_U64, RULE_ADDED),
+    SETTING(optimiser_state, FIELD_U64, RULE_ADDED),
     SETTING(nesterov, FIELD_U64, RULE_TOLD),
     SETTING(momentum, FIELD_DOUBLE, RULE_TOLD),
     SETTING(weight_decay, FIELD_DOUBLE, RULE_TOLD),
@@ -339,6 +340,7 @@ static const char *told_as(const field *f)
     case offsetof(checkpoint_state, settings.sync_batch_norm): return "batch norm over all ranks";
     case offsetof(checkpoint_state, settings.onednn): return "version of oneDNN";
     case offsetof(checkpoint_state, settings.instructions): return "instruction set";
+    case offsetof(checkpoint_state, settings.optimiser_state): return "format of the optimiser's state";
     default: return f->name;
     }
 }

@@ -32,6 +32,7 @@ typedef struct checkpoint_settings {
     uint64_t onednn, instructions;            /* backend_version, backend_instructions; the user is told of others, too */
     uint64_t precision;                       /* comet_model_precision; the user is told of another one */
     uint64_t optimiser, nesterov;             /* optimiser must be the same */
+    uint64_t optimiser_state; /* comet_state_format; in another one the state is rounded, and the user is told */
     double momentum, weight_decay, beta1, beta2, eps, clip_norm, label_smoothing;
     uint64_t schedule;
     double rate, warmup_epochs, factor, every, final_share;

@@ -34,6 +34,7 @@ static void set_version(cJSON *root, const char *key, uint64_t version)
 static void set_words(cJSON *root, const checkpoint_settings *s)
 {
     set_word(root, "optimiser", comet_optimiser_name((comet_optimiser_kind)s->optimiser));
+    set_word(root, "optimiser_state", comet_state_format_name((comet_state_format)s->optimiser_state));
     set_word(root, "schedule", comet_schedule_name((comet_schedule_kind)s->schedule));
     set_word(root, "convolutions", comet_convolutions_name((comet_convolutions)s->convolutions));
     set_word(root, "precision", comet_precision_name((comet_precision)s->precision));

@@ -141,6 +141,22 @@ bool model_hides_momentum(const comet_model *m)
     return model_is_lossy(m) && !optimiser_keeps_momentum(&m->params.optimiser);
 }
 
+bool model_keeps_momentum(const comet_model *m)
+{
+    return !m->params.inference && (optimiser_keeps_momentum(&m->params.optimiser) || model_hides_momentum(m));
+}
+
+bool model_keeps_second_moment(const comet_model *m)
+{
+    return !m->params.inference && optimiser_keeps_second_moment(&m->params.optimiser);
+}
+
+uint64_t model_state_bytes(const comet_model *m, uint64_t n)
+{
+    const uint64_t n_blocks = (uint64_t)model_keeps_momentum(m) + (uint64_t)model_keeps_second_moment(m);
+    return n_blocks * state_bytes(m->params.optimiser.state, n);
+}
+
 void op_destroy(op *o)
 {
     kernel_destroy(o->forward);

@@ -73,9 +73,10 @@ struct comet_model {
     uint64_t n_state;                          /* floats of a block of the optimiser's state: n_learnt, or this rank's share */
     arena arena;
     sample_plan samples;
-    float *weights;                                           /* n_learnt, then n_frozen */
-    float *gradients, *momentum, *second_moment, *statistics; /* blocks */
-    float *kept_statistics;                                   /* assess/state.h: before this step, or NULL */
+    float *weights;                      /* n_learnt, then n_frozen */
+    float *gradients, *statistics;       /* blocks */
+    state_block momentum, second_moment; /* n_state floats each, where the optimiser keeps them */
+    float *kept_statistics;              /* assess/state.h: before this step, or NULL */
     double *kept_state;
     comet_memory memory;
     observer observer;

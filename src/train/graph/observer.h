@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "comet/train.h"
+#include "train/math/optimiser_state.h"
 
 struct op;
 
@@ -31,7 +32,7 @@ typedef struct gradient_part {
     uint64_t first, n;
     const float *gradient; /* of `first` */
     uint64_t own_first, own_n, state_first, state_n;
-    float *momentum; /* of state_first; NULL: the model keeps none */
+    state_block momentum; /* of state_first */
 } gradient_part;
 
 typedef struct listener {

@@ -13,6 +13,14 @@ static inline void ranks_share_out(const comet_ranks *r, comet_loader_params *pa
     params->n_ranks = r ? r->n_ranks : 0;
 }
 
+/* The thread got on by an operator. */
+static inline void ranks_mark(const comet_model *m)
+{
+    const comet_ranks *r = m->params.ranks;
+    if (r && r->mark)
+        r->mark(r->self, COMET_PHASE_SAME);
+}
+
 /* Sums over ranks. */
 comet_status ranks_sum(const comet_model *m, double *values, size_t n);
 /* Scores of all ranks' images in place of this rank's; a loss that is not finite on one rank is so on all. */

@@ -13,6 +13,12 @@ comet_status model_tensor_write_part(comet_model *model, size_t index, uint64_t 
  * it. */
 bool model_hides_momentum(const comet_model *model);
 
+/* Which blocks of the optimiser's state a model has, the hidden momentum among them; none for inference. */
+bool model_keeps_momentum(const comet_model *model);
+bool model_keeps_second_moment(const comet_model *model);
+/* Bytes of n floats of each of them. */
+uint64_t model_state_bytes(const comet_model *model, uint64_t n);
+
 /* What is frozen, and the rates of layers, as the model was given them; NULL: none. */
 const char *model_freeze_text(const comet_model *m);
 const char *model_rates_text(const comet_model *m);

@@ -14,7 +14,7 @@ typedef struct located {
     comet_tensor_kind kind;
     const parameter *p;
     float *data; /* in the layout of p */
-    bool shared; /* other ranks have parts of it: `data` is room for a copy */
+    bool copied; /* state of the optimiser that is not floats, or of which other ranks have parts: `data` is room for a copy */
 } located;
 
 /* Without what fills up its layout. */
@@ -26,13 +26,24 @@ static uint64_t elements_of(const parameter *p)
     return n;
 }
 
-static float *block_of(const comet_model *m, comet_tensor_kind kind)
+static bool is_state(comet_tensor_kind kind)
+{
+    return kind == COMET_TENSOR_MOMENTUM || kind == COMET_TENSOR_SECOND_MOMENT;
+}
+
+static state_block state_of(const comet_model *m, comet_tensor_kind kind)
+{
+    return kind == COMET_TENSOR_MOMENTUM ? m->momentum : m->second_moment;
+}
+
+/* Floats, or a state in its format. */
+static void *block_of(const comet_model *m, comet_tensor_kind kind)
 {
     switch (kind) {
     case COMET_TENSOR_WEIGHT: return m->weights;
     case COMET_TENSOR_STATISTIC: return m->statistics;
-    case COMET_TENSOR_MOMENTUM: return m->momentum;
-    case COMET_TENSOR_SECOND_MOMENT: return m->second_moment;
+    case COMET_TENSOR_MOMENTUM:
+    case COMET_TENSOR_SECOND_MOMENT: return state_of(m, kind).data;
     case COMET_TENSOR_GRADIENT: return m->gradients;
     }
     return NULL;
@@ -87,8 +98,31 @@ static comet_status locate(const comet_model *m, size_t index, located *l)
     if (!l->p)
         return comet_fail(COMET_ERROR_ARGUMENT, "there is no tensor %zu: the model has %zu tensors", asked,
                           comet_model_n_tensors(m));
-    l->shared = m->move_state && (l->kind == COMET_TENSOR_MOMENTUM || l->kind == COMET_TENSOR_SECOND_MOMENT);
-    l->data = l->shared ? gradient_room(m, l->p) : block_of(m, l->kind) + l->p->offset;
+    l->copied = is_state(l->kind) && (m->move_state || state_of(m, l->kind).format != COMET_STATE_F32);
+    l->data = l->copied ? gradient_room(m, l->p) : (float *)block_of(m, l->kind) + l->p->offset;
+    return COMET_OK;
+}
+
+/* The copy needs memory of gradients. */
+static comet_status check_copy(const comet_model *m)
+{
+    if (m->gradients && m->n_accumulated > 0)
+        return comet_fail(COMET_ERROR_ARGUMENT,
+                          "gradients of %u batches wait for an update, in memory that is needed to read or "
+                          "write the optimiser's state",
+                          m->n_accumulated);
+    return COMET_OK;
+}
+
+static comet_status move_copy(const comet_model *m, const located *l, bool write)
+{
+    const state_block state = state_at(state_of(m, l->kind), l->p->offset);
+    if (m->move_state)
+        return m->move_state(m, l->kind, l->p, l->data, write);
+    if (write)
+        state_write(state, l->p->n, l->data);
+    else
+        state_read(state, l->p->n, l->data);
     return COMET_OK;
 }
 
@@ -120,8 +154,10 @@ comet_status model_tensor_read_part(const comet_model *m, size_t index, uint64_t
 {
     located l;
     TRY(locate(m, index, &l));
-    if (l.shared && first == 0)
-        TRY(m->move_state(m, l.kind, l.p, l.data, false));
+    if (l.copied && first == 0) {
+        TRY(check_copy(m));
+        TRY(move_copy(m, &l, false));
+    }
     return layout_gather(l.p->layout, l.data, first, n, elements);
 }
 
@@ -129,10 +165,10 @@ comet_status model_tensor_write_part(comet_model *m, size_t index, uint64_t firs
 {
     located l;
     TRY(locate(m, index, &l));
+    if (l.copied && first == 0)
+        TRY(check_copy(m));
     TRY(layout_scatter(l.p->layout, l.data, first, n, elements));
-    if (l.shared && first + n == elements_of(l.p))
-        return m->move_state(m, l.kind, l.p, l.data, true);
-    return COMET_OK;
+    return l.copied && first + n == elements_of(l.p) ? move_copy(m, &l, true) : COMET_OK;
 }
 
 comet_status comet_model_tensor_read(const comet_model *m, size_t index, float *elements)

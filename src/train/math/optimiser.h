@@ -13,11 +13,13 @@
 #define COMET_TRAIN_MATH_OPTIMISER_H
 
 #include "comet/train.h"
+#include "train/math/optimiser_state.h"
 
 typedef struct optimiser_step {
     const comet_optimiser *optimiser;
     double rate;
     uint64_t step;        /* updates done before this one */
+    uint64_t seed;        /* of draws, by which a state that is not f32 is rounded */
     float gradient_scale; /* the gradient is taken times this: clipping, and the mean over accumulated batches */
 } optimiser_step;
 
@@ -25,14 +27,23 @@ typedef struct optimiser_step {
  * not looked at. */
 comet_status optimiser_check(const comet_optimiser *o);
 
-/* Which blocks of floats, one for each weight, it keeps between steps; optimiser_apply takes NULL for the others. */
+/* Which blocks of floats, one for each weight, it keeps between steps; their data is NULL for the others. */
 bool optimiser_keeps_momentum(const comet_optimiser *o);
 bool optimiser_keeps_second_moment(const comet_optimiser *o);
 
-/* `momentum` is m above, for AdamW its first moment (NULL for SGD without momentum); `second_moment` is AdamW's v (else NULL).
- * Without `decay` the weight decay is left out; torch's default is to decay every parameter. */
-void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, float *momentum,
-                     float *second_moment, bool decay);
+typedef struct optimiser_state {
+    state_block momentum, second_moment; /* m above, for AdamW its first moment (none for SGD without momentum); AdamW's v */
+    uint64_t first; /* number in the model of the first float: the same draw in whatever part it is updated */
+} optimiser_state;
+
+/* State is decoded tile by tile, and rounded after the weights have moved. Without `decay` the weight decay is left out;
+ * torch's default is to decay every parameter. */
+void optimiser_apply(const optimiser_step *s, size_t n, float *weights, const float *gradient, const optimiser_state *state,
+                     bool decay);
+
+/* m = beta * m + gradient + weight_decay * w, and no weight moves: a momentum that is only looked at. */
+void optimiser_follow(const optimiser_step *s, float beta, size_t n, const float *weights, const float *gradient,
+                      const optimiser_state *state);
 
 /* What brings a gradient of this norm down to clip_norm, as torch's clip_grad_norm_: clip_norm / (norm + 1e-6), at most 1; 1
  * where clip_norm is 0. */

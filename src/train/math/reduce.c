@@ -6,6 +6,7 @@
 #include "base/isa_pick.h"
 #include "train/backend/element.h"
 #include "train/backend/parallel.h"
+#include "train/math/optimiser_state_loops.h"
 
 enum { BLOCK = 4096, LANES = 8 }; /* elements */
 enum { GROUP = 512, GRAIN = 4 };  /* blocks at once, blocks that make a thread worth it */
@@ -52,11 +53,11 @@ ISA_INLINED sums not_finite_of_block(comet_dtype type, const void *x, size_t n)
     return (sums){count, 0};
 }
 
-ISA_INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
+/* Sums over a tile, added to lanes. */
+ISA_INLINED void add_momentum(const momentum_terms *t, size_t first, size_t n, double *squares, double *sizes)
 {
-    const momentum_terms *t = arrays;
-    const float *g = t->gradient + first, *w = t->weights + first, *m = t->momentum + first;
-    double squares[LANES] = {0}, sizes[LANES] = {0};
+    float room[STATE_TILE];
+    const float *g = t->gradient + first, *w = t->weights + first, *m = state_open(t->momentum, first, n, room);
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (size_t k = 0; k < LANES; k++) {
@@ -69,6 +70,13 @@ ISA_INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
         squares[0] += d * d;
         sizes[0] += fabs((double)m[i]);
     }
+}
+
+ISA_INLINED sums momentum_of_block(const void *arrays, size_t first, size_t n)
+{
+    double squares[LANES] = {0}, sizes[LANES] = {0};
+    for (size_t at = 0; at < n; at += STATE_TILE)
+        add_momentum(arrays, first + at, n - at < STATE_TILE ? n - at : STATE_TILE, squares, sizes);
     return (sums){add_lanes(squares), add_lanes(sizes)};
 }
 

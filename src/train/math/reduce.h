@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "comet/codec.h"
+#include "train/math/optimiser_state.h"
 
 /* In double. */
 double sum_of_squares(comet_dtype type, size_t n, const void *x);
@@ -19,7 +20,8 @@ bool all_finite(comet_dtype type, size_t n, const void *x);
 
 /* A gradient with weight decay, and the momentum, which gives the mean of earlier gradients. */
 typedef struct momentum_terms {
-    const float *gradient, *weights, *momentum;
+    const float *gradient, *weights;
+    state_block momentum;
     double decay, to_mean;
 } momentum_terms;
 

@@ -10,6 +10,7 @@
 #ifndef COMET_TRAIN_MEMORY_MEMORY_H
 #define COMET_TRAIN_MEMORY_MEMORY_H
 
+#include "comet/peak.h"
 #include "train/graph/graph.h"
 
 /* ---- lower.c ---- */
@@ -26,10 +27,23 @@ comet_status memory_plan(comet_model *m);
 comet_status memory_share_region(comet_model *m, bool samples);
 /* Bytes of samples and of what measuring works with, in steps that have them. */
 uint64_t memory_sample_bytes(const comet_model *m);
+/* A tensor that is coded, as planned. */
+typedef struct coded_tensor {
+    const char *layer;
+    uint64_t bytes;
+    uint32_t first, last; /* moments */
+} coded_tensor;
+/* The k-th of them in the region, or false past the end. */
+bool memory_coded_next(const comet_model *m, uint32_t *k, coded_tensor *t);
 /* m->memory, with what the store really held once a step has run. */
 comet_memory memory_now(const comet_model *m);
 /* Are running statistics and bounds kept before each step, since a full disk may make it fail? */
 bool memory_keeps_steps(const comet_model *m);
+
+/* ---- peak.c ---- */
+
+/* What is in memory at the fullest moment of a planned model: comet/peak.h. */
+comet_status peak_of_model(const comet_model *m, comet_peak **peak);
 
 /* ---- slots.c ---- */
 

@@ -3,9 +3,8 @@
  *
  * Transients are largest where coded tensors are few: early in forward and late in backward. So the arena hangs from the top of
  * the region and coded tensors grow from its bottom. In an assessed step samples lie among them: above those that are there
- * when the first sample is kept, so that transients may have that place before and after. Coded tensors are smaller then than
- * in the first steps. Each slot has a ceiling: the lowest byte that any transient takes while the slot is held. What does not
- * fit below goes to memory that the store takes itself.
+ * when the first sample is kept, so that transients may have that place before and after. Each slot has a ceiling: the lowest
+ * byte that any transient takes while the slot is held. What does not fit below goes to memory that the store takes itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "base/bytes.h"
 #include "base/describe.h"
 #include "base/memory.h"
-#include "train/math/optimiser.h"
 #include "train/memory/memory.h"
 
 /* ---- slots in time ---- */
@@ -83,6 +81,18 @@ static double planned_ratio(const comet_model *m, const slot_life *life)
 static uint64_t planned_bytes(const comet_model *m, const slot_life *life)
 {
     return (uint64_t)((double)comet_store_slot_spec(m->store, life->slot)->bytes / planned_ratio(m, life));
+}
+
+bool memory_coded_next(const comet_model *m, uint32_t *k, coded_tensor *t)
+{
+    slot_life life;
+    if (!m->coded || !next_life(m, k, &life))
+        return false;
+    *t = (coded_tensor){.layer = comet_store_slot_spec(m->store, life.slot)->layer,
+                        .bytes = planned_bytes(m, &life),
+                        .first = life.first,
+                        .last = life.last};
+    return true;
 }
 
 /* ---- the region ---- */
@@ -200,13 +210,6 @@ uint64_t memory_sample_bytes(const comet_model *m)
     return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
-/* Coded tensors are at least a fifth smaller in steps with samples than in the first ones, which have narrow bounds and no
- * samples. */
-static uint64_t beside_samples(uint64_t coded)
-{
-    return ceil_div_u64(coded / 5 * 4, COMET_ALIGNMENT) * COMET_ALIGNMENT;
-}
-
 /* From when to when samples take their place: from the first one until it is measured, and until every tensor that is coded
  * meanwhile, and lies above them, is dropped. */
 static void find_sample_moments(comet_model *m, const stacked *slots, size_t n)
@@ -227,9 +230,9 @@ static void add_samples(comet_model *m, region_plan *p, const stacked *slots, si
     if (memory_sample_bytes(m) == 0)
         return;
     find_sample_moments(m, slots, n);
-    m->samples.at = m->samples.first > 0 ? beside_samples(p->coded[m->samples.first - 1]) : 0;
+    m->samples.at = m->samples.first > 0 ? ceil_div_u64(p->coded[m->samples.first - 1], COMET_ALIGNMENT) * COMET_ALIGNMENT : 0;
     for (uint32_t moment = m->samples.first; moment <= m->samples.last; moment++)
-        p->coded[moment] = max_u64(p->coded[moment], beside_samples(p->coded[moment]) + memory_sample_bytes(m));
+        p->coded[moment] += memory_sample_bytes(m);
 }
 
 /* The store stacks coded tensors in the order of their puts, and frees memory above the highest one that is held. */
@@ -340,7 +343,6 @@ bool memory_keeps_steps(const comet_model *m)
 comet_status memory_plan(comet_model *m)
 {
     const uint64_t learnt_bytes = m->n_learnt * sizeof(float);
-    const comet_optimiser *o = &m->params.optimiser;
     const bool trains = !m->params.inference;
     comet_memory *t = &m->memory;
     const uint64_t input = input_bytes(m);
@@ -351,10 +353,7 @@ comet_status memory_plan(comet_model *m)
     if (memory_keeps_steps(m))
         t->weights += m->n_statistics * sizeof(float);
     t->gradients = trains && !m->params.fused_update ? learnt_bytes : 0;
-    if (trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)))
-        t->optimiser += learnt_bytes;
-    if (trains && optimiser_keeps_second_moment(o))
-        t->optimiser += learnt_bytes;
+    t->optimiser = model_state_bytes(m, m->n_learnt);
     const held_bytes held = trains ? held_at_most(m) : (held_bytes){0, 0};
     t->saved_reference = held.reference;
     t->saved_raw = held.raw;

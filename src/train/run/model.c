@@ -9,7 +9,6 @@
 #include "train/graph/graph.h"
 #include "train/graph/groups.h"
 #include "train/math/initialise.h"
-#include "train/math/optimiser.h"
 #include "train/memory/memory.h"
 #include "train/run/plan.h"
 #include "train/update/exchange.h"
@@ -23,28 +22,41 @@ void comet_model_params_init(comet_model_params *params)
     comet_compression_init(&params->compression);
 }
 
-static comet_status allocate_block(uint64_t n, float **block)
+static comet_status allocate_bytes(uint64_t bytes, void **block)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
-    float *memory = n > 0 ? comet_allocate(&allocator, n * sizeof(float)) : NULL;
-    if (n > 0 && !memory)
+    void *memory = bytes > 0 ? comet_allocate(&allocator, bytes) : NULL;
+    if (bytes > 0 && !memory)
         return COMET_ERROR_MEMORY;
     if (memory)
-        memset(memory, 0, n * sizeof(float));
+        memset(memory, 0, bytes);
     *block = memory;
     return COMET_OK;
 }
 
+static comet_status allocate_block(uint64_t n, float **block)
+{
+    void *memory;
+    TRY(allocate_bytes(n * sizeof(float), &memory));
+    *block = memory;
+    return COMET_OK;
+}
+
+static comet_status allocate_state(const comet_model *m, bool kept, bool squares, state_block *state)
+{
+    *state = (state_block){.format = m->params.optimiser.state, .squares = squares};
+    return allocate_bytes(kept ? state_bytes(state->format, m->n_state) : 0, &state->data);
+}
+
 static comet_status allocate_model(comet_model *m)
 {
-    const comet_optimiser *o = &m->params.optimiser;
     const bool trains = !m->params.inference;
     TRY(allocate_block(m->n_learnt + m->n_frozen, &m->weights));
     TRY(allocate_block(m->n_statistics, &m->statistics));
     TRY(allocate_block(memory_keeps_steps(m) ? m->n_statistics : 0, &m->kept_statistics));
     TRY(allocate_block(trains && !m->params.fused_update ? m->n_learnt : 0, &m->gradients));
-    TRY(allocate_block(trains && (optimiser_keeps_momentum(o) || model_hides_momentum(m)) ? m->n_state : 0, &m->momentum));
-    TRY(allocate_block(trains && optimiser_keeps_second_moment(o) ? m->n_state : 0, &m->second_moment));
+    TRY(allocate_state(m, model_keeps_momentum(m), false, &m->momentum));
+    TRY(allocate_state(m, model_keeps_second_moment(m), true, &m->second_moment));
     TRY(exchange_allocate(m));
     TRY(arena_allocate(&m->arena));
     return memory_share_region(m, false);
@@ -91,6 +103,21 @@ comet_status comet_model_plan(const comet_net *net, const comet_model_params *pa
     return status;
 }
 
+comet_status comet_model_plan_peak(comet_peak **peak, const comet_net *net, const comet_model_params *params)
+{
+    TRY(model_check_params(net, params));
+    if (!peak || params->compression.spill_folder)
+        return comet_fail(COMET_ERROR_ARGUMENT, "the peak of a step needs a place for it, and a model that does not spill");
+    comet_model *m = calloc(1, sizeof *m);
+    if (!m)
+        return comet_fail(COMET_ERROR_MEMORY, "no memory for a model");
+    comet_status status = plan_model(m, net, params);
+    if (status == COMET_OK)
+        status = peak_of_model(m, peak);
+    comet_model_destroy(m);
+    return status;
+}
+
 comet_status comet_model_create(comet_model **model, const comet_net *net, const comet_model_params *params)
 {
     TRY(model_check_params(net, params));
@@ -112,11 +139,16 @@ comet_status comet_model_create(comet_model **model, const comet_net *net, const
     return COMET_OK;
 }
 
-static void free_block(float *block, uint64_t n)
+static void free_bytes(void *block, uint64_t bytes)
 {
     const comet_allocator allocator = comet_allocator_of(NULL);
     if (block)
-        comet_release(&allocator, block, n * sizeof(float));
+        comet_release(&allocator, block, bytes);
+}
+
+static void free_block(float *block, uint64_t n)
+{
+    free_bytes(block, n * sizeof(float));
 }
 
 void comet_model_destroy(comet_model *m)
@@ -125,8 +157,8 @@ void comet_model_destroy(comet_model *m)
         return;
     free_block(m->weights, m->n_learnt + m->n_frozen);
     free_block(m->gradients, m->n_learnt);
-    free_block(m->momentum, m->n_state);
-    free_block(m->second_moment, m->n_state);
+    free_bytes(m->momentum.data, state_bytes(m->momentum.format, m->n_state));
+    free_bytes(m->second_moment.data, state_bytes(m->second_moment.format, m->n_state));
     free_block(m->statistics, m->n_statistics);
     free_block(m->kept_statistics, m->n_statistics);
     free(m->kept_state);

@@ -31,6 +31,9 @@ comet_status model_check_params(const comet_net *net, const comet_model_params *
     if (!(o->momentum >= 0 && o->momentum < 1) || !(o->weight_decay >= 0) || !(o->clip_norm >= 0))
         return comet_fail(COMET_ERROR_ARGUMENT, "momentum %g must be in [0, 1), weight decay %g and clipping %g not negative",
                           o->momentum, o->weight_decay, o->clip_norm);
+    if ((unsigned)o->state > COMET_STATE_CODED)
+        return comet_fail(COMET_ERROR_ARGUMENT, "format %d of the optimiser's state; it must be 0 to %d", (int)o->state,
+                          COMET_STATE_CODED);
     const comet_compression *c = &p->compression;
     if (c->size != sizeof *c || (unsigned)c->mode > COMET_COMPRESS_AUTO || !(c->overhead >= 0) || !(c->planned_ratio >= 0))
         return comet_fail(

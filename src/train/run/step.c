@@ -38,6 +38,7 @@ static comet_status forward(comet_model *m, run_mode mode)
             TRY(saved_put_after(m, o));
         if (saves)
             trace_add(m, o, false);
+        ranks_mark(m);
     }
     return COMET_OK;
 }
@@ -116,6 +117,7 @@ static comet_status backward(comet_model *m)
         if (m->ops[i].buffers.diff_dst != NO_BUFFER && m->ops[i].backward_by == i) {
             TRY(backward_op(m, &m->ops[i]));
             trace_add(m, &m->ops[i], true);
+            ranks_mark(m);
         }
     if (!m->exchange || !is_last_batch(m))
         return COMET_OK;
@@ -249,8 +251,7 @@ comet_status comet_model_update(comet_model *m, double rate, uint64_t step)
     double squares = 0;
     if (o->clip_norm > 0)
         TRY(squares_of_gradients(m, &squares));
-    const optimiser_step s = {
-        .optimiser = o, .rate = rate, .step = step, .gradient_scale = optimiser_clip_scale(sqrt(squares), o->clip_norm)};
+    const optimiser_step s = update_step_of(m, rate, step, optimiser_clip_scale(sqrt(squares), o->clip_norm));
     if (exchange_shards(m))
         TRY(exchange_update(m, &s));
     else

@@ -130,6 +130,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
     comet_batch batch;
     comet_scores scores = {0};
     bool end = false;
+    trainer_mark(t, COMET_PHASE_FILES);
     comet_status status = trainer_open_loader(t);
     if (status == COMET_OK)
         status = comet_loader_next(t->loader, &batch, &end);
@@ -137,6 +138,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
         return status;
     if (end)
         return comet_fail(COMET_ERROR_CORRUPT, "the loader ended before the run");
+    trainer_mark(t, COMET_PHASE_STEP);
     status = check_position(t, &batch, offset);
     if (status == COMET_OK)
         status = gradients(t, &batch, &scores);
@@ -214,6 +216,7 @@ static comet_status train_step(trainer *t)
     tally(t, &sum);
     t->train_seconds += comet_seconds() - began;
     trainer_count_queue(t, t->loader, t->p->train_data);
+    trainer_mark(t, COMET_PHASE_FILES); /* the log is a file */
     tell_compression(t);
     trainer_tell(t, COMET_EVENT_STEP, NULL);
     if (t->traced)

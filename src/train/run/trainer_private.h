@@ -41,9 +41,10 @@ typedef struct trainer {
     const comet_ranks *ranks;    /* NULL: it trains alone */
     bool stop_agreed, told_slow;
     double wait_mark, step_waited; /* seconds that this rank had waited when the step began; in all steps */
-    double *votes, *rank_waited;   /* by rank, votes with two more: on their way; comet_train_event has the others */
+    double *votes, *rank_waited;   /* by rank, votes with N_JOINT more: on their way; comet_train_event has the others */
     uint64_t *rank_peaks;
-    uint64_t n_skipped_elsewhere; /* by other ranks */
+    uint64_t n_skipped_elsewhere;     /* by other ranks */
+    uint64_t sent_bytes, plain_bytes; /* of all ranks, as of the last trainer_collect */
 } trainer;
 
 static inline bool stop_asked(const trainer *t)
@@ -110,11 +111,13 @@ void trainer_look_for_early_stop(trainer *t);
 
 comet_status trainer_ranks_begin(trainer *t);
 void trainer_ranks_end(trainer *t);
+/* What this rank does next. Before the first update all of it is the start. */
+void trainer_mark(const trainer *t, comet_rank_phase phase);
 /* A step begins: what is waited for from now on counts. */
 void trainer_mark_wait(trainer *t);
 /* After an update or a batch of test data: is anyone asked to stop, how long has each waited? */
 comet_status trainer_agree(trainer *t);
-/* Before figures of an epoch or of the end are told: peaks, images skipped. */
+/* Before figures of an epoch or of the end are told: peaks, images skipped, bytes sent. */
 comet_status trainer_collect(trainer *t);
 /* Rank 0 has loaded a checkpoint, or weights: all begin from there. */
 comet_status trainer_take_over(trainer *t);

@@ -13,13 +13,16 @@
 #include "train/run/trainer_private.h"
 #include "train/update/shards.h"
 
+/* Numbers that go round beside one of each rank. */
+enum { N_JOINT = 3 };
+
 comet_status trainer_ranks_begin(trainer *t)
 {
     const comet_ranks *r = t->p->model.ranks;
     t->ranks = r && r->n_ranks > 1 ? r : NULL;
     if (!t->ranks)
         return COMET_OK;
-    t->votes = calloc(2 + r->n_ranks, sizeof *t->votes);
+    t->votes = calloc(N_JOINT + r->n_ranks, sizeof *t->votes);
     t->rank_waited = calloc(r->n_ranks, sizeof *t->rank_waited);
     t->rank_peaks = calloc(r->n_ranks, sizeof *t->rank_peaks);
     if (!t->votes || !t->rank_waited || !t->rank_peaks)
@@ -29,17 +32,31 @@ comet_status trainer_ranks_begin(trainer *t)
 
 void trainer_ranks_end(trainer *t)
 {
+    trainer_mark(t, COMET_PHASE_START);
     free(t->votes);
     free(t->rank_waited);
     free(t->rank_peaks);
 }
 
+void trainer_mark(const trainer *t, comet_rank_phase phase)
+{
+    if (t->ranks && t->ranks->mark)
+        t->ranks->mark(t->ranks->self, t->n_images > 0 ? phase : COMET_PHASE_START);
+}
+
 /* ---- agreement ---- */
+
+static comet_ranks_figures figures_of(const trainer *t)
+{
+    comet_ranks_figures figures = {.size = sizeof figures};
+    if (!t->ranks || t->ranks->describe(t->ranks->self, &figures) != COMET_OK)
+        return (comet_ranks_figures){.size = sizeof figures};
+    return figures;
+}
 
 static double seconds_waited(const trainer *t)
 {
-    comet_ranks_figures figures = {.size = sizeof figures};
-    return t->ranks && t->ranks->describe(t->ranks->self, &figures) == COMET_OK ? figures.seconds_waited : 0;
+    return figures_of(t).seconds_waited;
 }
 
 void trainer_mark_wait(trainer *t)
@@ -70,14 +87,19 @@ comet_status trainer_collect(trainer *t)
     const comet_ranks *r = t->ranks;
     if (!r)
         return COMET_OK;
+    const comet_ranks_figures figures = figures_of(t);
     const double here = (double)trainer_loaded(t).n_skipped;
-    memset(t->votes, 0, (1 + r->n_ranks) * sizeof *t->votes);
+    memset(t->votes, 0, (N_JOINT + r->n_ranks) * sizeof *t->votes);
     t->votes[0] = here;
-    t->votes[1 + r->rank] = (double)comet_peak_rss();
-    TRY(r->sum(r->self, t->votes, 1 + r->n_ranks));
+    t->votes[1] = (double)figures.bytes_sent;
+    t->votes[2] = (double)figures.bytes_plain;
+    t->votes[N_JOINT + r->rank] = (double)comet_peak_rss();
+    TRY(r->sum(r->self, t->votes, N_JOINT + r->n_ranks));
     t->n_skipped_elsewhere = (uint64_t)(t->votes[0] - here);
+    t->sent_bytes = (uint64_t)t->votes[1];
+    t->plain_bytes = (uint64_t)t->votes[2];
     for (uint32_t i = 0; i < r->n_ranks; i++)
-        t->rank_peaks[i] = (uint64_t)t->votes[1 + i];
+        t->rank_peaks[i] = (uint64_t)t->votes[N_JOINT + i];
     return COMET_OK;
 }
 
@@ -86,6 +108,11 @@ comet_status trainer_collect(trainer *t)
 static comet_status broadcast_block(const trainer *t, float *block, uint64_t n)
 {
     return block && n > 0 ? t->ranks->broadcast(t->ranks->self, block, n * sizeof *block) : COMET_OK;
+}
+
+static comet_status broadcast_state(const trainer *t, const state_block *s, uint64_t n)
+{
+    return s->data && n > 0 ? t->ranks->broadcast(t->ranks->self, s->data, state_bytes(s->format, n)) : COMET_OK;
 }
 
 static comet_status broadcast_bounds(const trainer *t)
@@ -108,8 +135,8 @@ static comet_status broadcast_model(const trainer *t)
     TRY(broadcast_block(t, m->weights, m->n_learnt + m->n_frozen));
     TRY(broadcast_block(t, m->statistics, m->n_statistics));
     if (!m->move_state) {
-        TRY(broadcast_block(t, m->momentum, m->n_state));
-        TRY(broadcast_block(t, m->second_moment, m->n_state));
+        TRY(broadcast_state(t, &m->momentum, m->n_state));
+        TRY(broadcast_state(t, &m->second_moment, m->n_state));
     }
     return broadcast_bounds(t);
 }

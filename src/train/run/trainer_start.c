@@ -56,6 +56,7 @@ static checkpoint_settings settings_of(const trainer *t)
         .precision = (uint64_t)comet_model_precision(t->model),
         .optimiser = (uint64_t)o->kind,
         .nesterov = o->nesterov,
+        .optimiser_state = (uint64_t)o->state,
         .momentum = (double)o->momentum,
         .weight_decay = (double)o->weight_decay,
         .beta1 = o->beta1,

@@ -49,6 +49,8 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .n_ranks = rank_count(t),
         .rank_waited = t->rank_waited,
         .rank_peaks = t->rank_peaks,
+        .exchange_sent_bytes = t->sent_bytes,
+        .exchange_plain_bytes = t->plain_bytes,
     };
 }
 
@@ -130,6 +132,7 @@ static comet_status with_state(trainer *t, void write(trainer *t))
 {
     if (!t->p->out)
         return COMET_OK;
+    trainer_mark(t, COMET_PHASE_FILES);
     if (trainer_has_files(t))
         write(t);
     const comet_status status = trainer_lend_state(t);

@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/memory.h"
 #include "train/graph/ranks.h"
+#include "train/graph/saving.h"
 #include "train/math/reduce.h"
 #include "train/ops/ops.h"
 #include "train/update/update.h"
@@ -108,6 +109,14 @@ static uint64_t room_floats(const exchange *e)
     return e->n_rooms * padded_floats(e->list.n_most) + padded_floats(e->n_statistics);
 }
 
+static uint64_t bucket_floats(const exchange *e)
+{
+    uint64_t n = 0;
+    for (uint32_t k = 0; k < e->list.n_buckets; k++)
+        n += e->list.buckets[k].n;
+    return n;
+}
+
 static uint64_t exchange_bytes(const comet_model *m)
 {
     return max_u64(room_floats(m->exchange), 1) * sizeof(float);
@@ -118,11 +127,11 @@ void exchange_count(comet_model *m)
     comet_memory *t = &m->memory;
     if (!m->exchange)
         return;
-    const uint64_t bytes = exchange_bytes(m), n_states = m->n_learnt > 0 ? t->optimiser / (m->n_learnt * sizeof(float)) : 0,
-                   elsewhere = n_states * (m->n_learnt - m->n_state) * sizeof(float);
+    const uint64_t bytes = exchange_bytes(m), elsewhere = t->optimiser - model_state_bytes(m, m->n_state);
     t->gradients += bytes;
     t->optimiser -= elsewhere;
-    t->total += bytes - elsewhere;
+    t->messages = ranks_of(m)->message_bytes + ranks_of(m)->kept_per_float * bucket_floats(m->exchange);
+    t->total += bytes + t->messages - elsewhere;
 }
 
 const bucket_list *exchange_buckets(const comet_model *m)
@@ -162,16 +171,16 @@ void exchange_release(comet_model *m)
 /* ---- a bucket that is back ---- */
 
 /* Where the state of the bucket's float `at`, one of this rank's segment, lies in a block of states. */
-static float *own_state(const bucket *b, float *block, uint64_t at)
+static state_block own_state(const bucket *b, state_block block, uint64_t at)
 {
-    return block ? block + b->state_at + (at - b->own_first) : NULL;
+    return state_at(block, b->state_at + (at - b->own_first));
 }
 
-static float *state_of(const comet_model *m, const bucket *b, const bucket_piece *p, float *block, uint64_t at)
+static state_block state_of(const comet_model *m, const bucket *b, const bucket_piece *p, state_block block, uint64_t at)
 {
     if (exchange_shards(m))
         return own_state(b, block, at);
-    return block ? block + m->parameters[p->parameter].offset + p->first + (at - p->at) : NULL;
+    return state_at(block, m->parameters[p->parameter].offset + p->first + (at - p->at));
 }
 
 static void tell_piece(comet_model *m, const bucket *b, const bucket_piece *p, const float *room)

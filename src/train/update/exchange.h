@@ -23,7 +23,8 @@
  * n_state; nothing for a model alone.
  */
 comet_status exchange_plan(comet_model *m);
-/* Adds the rooms to the planned memory, and takes off the state of the optimiser that others have. */
+/* Adds the rooms and the buffers of messages to the planned memory, and takes off the state of the optimiser that others have.
+ */
 void exchange_count(comet_model *m);
 comet_status exchange_allocate(comet_model *m);
 void exchange_release(comet_model *m);

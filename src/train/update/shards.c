@@ -19,9 +19,38 @@ typedef struct shard {
     uint64_t in_state; /* of the owner's state, where the owner is this rank */
 } shard;
 
-static float *block_of(const comet_model *m, uint32_t tensor)
+enum { CHUNK = 4096 }; /* floats that are decoded and travel at once, a multiple of STATE_BLOCK */
+
+static state_block block_of(const comet_model *m, uint32_t tensor)
 {
     return tensor == COMET_TENSOR_MOMENTUM ? m->momentum : m->second_moment;
+}
+
+/* Between `own`, which is this rank's, and `whole`, which is there on rank 0. */
+static comet_status move_own(const comet_ranks *ranks, state_block own, uint64_t n, float *whole, bool write)
+{
+    const size_t bytes = state_bytes(own.format, n);
+    if (!whole)
+        return write ? ranks->receive(ranks->self, 0, own.data, bytes) : ranks->send(ranks->self, 0, own.data, bytes);
+    if (write)
+        state_write(own, n, whole);
+    else
+        state_read(own, n, whole);
+    return COMET_OK;
+}
+
+/* On rank 0, with the state of another rank. */
+static comet_status move_chunk(const comet_ranks *ranks, uint32_t owner, state_block like, uint64_t n, float *whole, bool write)
+{
+    float room[CHUNK]; /* any format takes less */
+    const size_t bytes = state_bytes(like.format, n);
+    like.data = room;
+    if (write)
+        state_write(like, n, whole);
+    TRY(write ? ranks->send(ranks->self, owner, room, bytes) : ranks->receive(ranks->self, owner, room, bytes));
+    if (!write)
+        state_read(like, n, whole);
+    return COMET_OK;
 }
 
 /* `whole`: on rank 0 alone. */
@@ -29,18 +58,17 @@ static comet_status move_shard(const comet_model *m, const request *r, const sha
 {
     const comet_ranks *ranks = m->params.ranks;
     const bool here = s->owner == ranks->rank, write = r->kind == REQUEST_WRITE;
-    const size_t bytes = s->n * sizeof(float);
-    float *block = block_of(m, r->tensor);
-    if (!block)
+    const state_block block = block_of(m, r->tensor);
+    if (!block.data)
         return comet_fail(COMET_ERROR_CORRUPT, "rank %u keeps no state of kind %u", ranks->rank, r->tensor);
-    float *own = here ? block + s->in_state : block;
-    if (here && !whole)
-        return write ? ranks->receive(ranks->self, 0, own, bytes) : ranks->send(ranks->self, 0, own, bytes);
-    if (here)
-        memcpy(write ? own : whole + s->first, write ? whole + s->first : own, bytes);
-    else if (whole)
-        return write ? ranks->send(ranks->self, s->owner, whole + s->first, bytes)
-                     : ranks->receive(ranks->self, s->owner, whole + s->first, bytes);
+    for (uint64_t at = 0; (here || whole) && at < s->n; at += CHUNK) {
+        const uint64_t n = min_u64(s->n - at, CHUNK);
+        float *part = whole ? whole + s->first + at : NULL;
+        if (here)
+            TRY(move_own(ranks, state_at(block, s->in_state + at), n, part, write));
+        else
+            TRY(move_chunk(ranks, s->owner, block, n, part, write));
+    }
     return COMET_OK;
 }
 

@@ -2,30 +2,43 @@
 #include "train/update/update.h"
 
 #include "comet/ranks.h"
+#include "train/graph/saving.h"
 
-static bool optimiser_uses_momentum(const comet_model *m)
+optimiser_step update_step_of(const comet_model *m, double rate, uint64_t step, float gradient_scale)
 {
-    return m->momentum && !model_hides_momentum(m);
+    return (optimiser_step){.optimiser = &m->params.optimiser,
+                            .rate = rate,
+                            .step = step,
+                            .seed = m->params.seed,
+                            .gradient_scale = gradient_scale};
 }
 
 optimiser_step update_step(const comet_model *m)
 {
-    return (optimiser_step){.optimiser = &m->params.optimiser, .rate = m->rate, .step = m->step, .gradient_scale = 1};
+    return update_step_of(m, m->rate, m->step, 1);
+}
+
+/* The optimiser does not see a momentum that is there for bounds only. */
+static optimiser_state state_for(const comet_model *m, state_block momentum, state_block second_moment, uint64_t first)
+{
+    return (optimiser_state){.momentum = model_hides_momentum(m) ? (state_block){.data = NULL} : momentum,
+                             .second_moment = second_moment,
+                             .first = first};
 }
 
 void update_part(comet_model *m, const optimiser_step *s, const parameter *p, uint64_t first, uint64_t n, const float *gradient,
-                 float *momentum, float *second_moment)
+                 state_block momentum, state_block second_moment)
 {
+    const uint64_t at = p->offset + first;
+    const optimiser_state state = state_for(m, momentum, second_moment, at);
     optimiser_step own = *s;
     own.rate *= p->rate_factor;
-    optimiser_apply(&own, n, m->weights + p->offset + first, gradient, optimiser_uses_momentum(m) ? momentum : NULL,
-                    second_moment, true);
+    optimiser_apply(&own, n, m->weights + at, gradient, &state, true);
 }
 
 static void update_parameter(comet_model *m, const optimiser_step *s, const parameter *p, const float *gradient)
 {
-    update_part(m, s, p, 0, p->n, gradient, m->momentum ? m->momentum + p->offset : NULL,
-                m->second_moment ? m->second_moment + p->offset : NULL);
+    update_part(m, s, p, 0, p->n, gradient, state_at(m->momentum, p->offset), state_at(m->second_moment, p->offset));
 }
 
 static void tell_parameter(comet_model *m, const op *o, uint32_t index, uint64_t step)
@@ -39,7 +52,7 @@ static void tell_parameter(comet_model *m, const op *o, uint32_t index, uint64_t
                                 .gradient = gradient_at(m, o, index),
                                 .own_n = n,
                                 .state_n = n,
-                                .momentum = m->momentum ? m->momentum + offset : NULL};
+                                .momentum = state_at(m->momentum, offset)};
     tell_gradient_used(m, &part, step);
 }
 
@@ -69,8 +82,8 @@ void update_tell_all(comet_model *m, uint64_t step)
 void update_all(comet_model *m, const optimiser_step *s)
 {
     if (!m->params.rates) {
-        optimiser_apply(s, m->n_learnt, m->weights, m->gradients, optimiser_uses_momentum(m) ? m->momentum : NULL,
-                        m->second_moment, true);
+        const optimiser_state state = state_for(m, m->momentum, m->second_moment, 0);
+        optimiser_apply(s, m->n_learnt, m->weights, m->gradients, &state, true);
         return;
     }
     for (uint32_t i = 0; i < m->n_parameters; i++)

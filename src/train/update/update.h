@@ -5,12 +5,13 @@
 #include "train/graph/graph.h"
 #include "train/math/optimiser.h"
 
-/* The settings of this step, with the rate of a fused update. */
+/* The settings of a fused update; of another one. */
 optimiser_step update_step(const comet_model *m);
+optimiser_step update_step_of(const comet_model *m, double rate, uint64_t step, float gradient_scale);
 
-/* n floats from `first` of parameter p, whose gradient and state lie at these places; NULL where the optimiser keeps none. */
+/* n floats from `first` of parameter p, whose gradient and state lie at these places. */
 void update_part(comet_model *m, const optimiser_step *s, const parameter *p, uint64_t first, uint64_t n, const float *gradient,
-                 float *momentum, float *second_moment);
+                 state_block momentum, state_block second_moment);
 
 /* A model that trains alone: listeners are told of the gradients of o's parameters, then these are updated. */
 void update_op(comet_model *m, const op *o);

@@ -26,6 +26,16 @@ err_has "'400' has no unit; write 400M or 400MiB, or 400B for bytes"
 run 3 plan --net nothere.txt
 
 number() { sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" .out | head -1; }
+# The peak's lines add up to it, and it is that of the table.
+run 0 plan --net wide.txt -j 1 --batch 64 --peak --compress fast
+out_has '^peak: [0-9.]* MiB in '
+out_has ' coded  *'
+run 0 plan --net wide.txt -j 1 --batch 64 --peak --compress fast --json
+if awk -F'"bytes":|"peak_bytes":' 'NR == 1 { peak = $2 + 0 } NR > 1 { sum += $2 } END { exit !(NR > 5 && sum == peak) }' .out; then pass; else fault "lines of the peak do not add up"; fi
+run 2 plan --net wide.txt --peak --ranks 2
+err_has '--peak is about one batch of one process'
+run 2 plan --net wide.txt --compress fast
+
 # Within 10 % of the peak of a run; activations are most of this one.
 # The resident set of a sanitizer build is mostly the sanitizer's.
 if memory_limits; then

@@ -76,3 +76,18 @@ if ldconfig -p 2>/dev/null | grep -q libhwloc.so.15 && "$comet" plan --place her
     out_has '2 domains of memory, 8 cores'
     run 3 plan --place 'synthetic:nonsense' --ranks 2
 fi
+
+# The peak has the MPI's memory, and what coding keeps: a float for each of 11.7 million weights.
+run 0 $large
+out_has '"mpi":"\(openmpi\|mpich\)"'
+run 0 $large --mpi openmpi
+plain=$(number peak_bytes)
+run 0 $large --mpi mpich
+more=$(($(number peak_bytes) - plain))
+if [ "$more" -gt 60000000 ] && [ "$more" -lt 72000000 ]; then pass; else fault "MPICH takes $more more, not 63 MiB"; fi
+run 0 $large --mpi openmpi --compress-gradients 8x
+more=$(($(number peak_bytes) - plain))
+if [ "$more" -gt 46000000 ] && [ "$more" -lt 100000000 ]; then pass; else fault "coded gradients keep $more"; fi
+run 2 $large --mpi lam
+err_has "'lam' is neither openmpi nor mpich"
+run 2 $plan --mpi openmpi

@@ -9,6 +9,7 @@ launchers=""
 for mpi in openmpi mpich; do
     [ -e "$(dirname "$comet")/comet_mpi_$mpi.so" ] && command -v mpirun.$mpi >/dev/null && launchers="$launchers $mpi"
 done
+command -v "$python" >/dev/null || { echo "skipped: it needs python3"; exit 77; }
 if [ -z "$launchers" ]; then
     echo "skipped: no MPI (tools/setup all installs Open MPI and MPICH)"
     exit 77
@@ -16,10 +17,11 @@ fi
 
 # together N WORD...: the line of shell that runs comet on N ranks of $mpi, for at most 100 s.
 together() {
-    local n=$1 more=""
+    local n=$1 more="" program="\"\$comet\""
     shift
     [ $mpi = openmpi ] && more=--oversubscribe
-    echo "timeout 100 mpirun.$mpi $more -n $n \"\$comet\" $*"
+    [ "$1" = other_data ] && program=./
+    echo "timeout 100 mpirun.$mpi $more -n $n $program$([ $program = ./ ] || echo ' ')$*"
 }
 
 # refused N WORD...: the job ends with a code other than 0; MPICH's is not the program's.
@@ -48,6 +50,36 @@ pid_of_rank() {
     done
 }
 
+# sent_bytes LOG LEAST MOST: of a log, bytes sent are those of all epochs, and LEAST to MOST times fewer than plain ones.
+sent_bytes() {
+    last="bytes sent in $1"
+    if "$python" -c "
+import json, sys
+events = [json.loads(line) for line in open(sys.argv[1])]
+epochs, end = [e for e in events if e['event'] == 'epoch'], events[-1]
+# Each of 60 updates moves 1468 gradients, with gaps that their layout has, and 16 running statistics, half of them twice from each of 2 ranks.
+assert 1 <= end['exchange_plain_bytes'] / (60 * 4 * 2 * (1468 + 16)) < 1.3, end['exchange_plain_bytes']
+for key in ('exchange_sent_bytes', 'exchange_plain_bytes'):
+    assert sum(e[key] for e in epochs) == end[key] > 0 and len({e[key] for e in epochs}) == 1, (key, end[key])
+ratio = end['exchange_plain_bytes'] / end['exchange_sent_bytes']
+assert $2 <= ratio <= $3, ratio
+" "$1" >.out 2>.err; then pass; else fault "they are not as expected"; fi
+}
+
+# Rank 1 sees other pixels under the same name; the labels are the same.
+array_files
+mkdir other
+cp y.npy other
+"$comet" generate relu -d 16,3,16,16 --seed 9 -o other/x.npy 2>/dev/null
+cat >other_data <<'SH'
+#!/bin/sh
+net=$PWD/tiny.txt
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 1 ] && cd other
+exec "$comet" train --net "$net" --data npy:x.npy,y.npy --batch 4 -j 1
+SH
+chmod +x other_data
+export comet
+
 for mpi in $launchers; do
     # One line of each kind, from rank 0 alone; figures are of all ranks.
     shell 0 "$(together 2 train $settings --out two-$mpi --log two-$mpi.jsonl)"
@@ -57,6 +89,10 @@ for mpi in $launchers; do
     if [ "$(grep -c '^epoch' .out)" -eq 3 ]; then pass; else fault "not one line an epoch"; fi
     has two-$mpi.jsonl '"ranks":2'
     has two-$mpi.jsonl '"rank_peak_bytes":\[[0-9]*,[0-9]*\]'
+    out_has '^ranks sent [0-9.]* MiB$'
+    last="log fields of two ranks under $mpi"
+    if "$python" "$source/tests/cli/check_log_fields" --some "$source/docs/log.md" two-$mpi.jsonl >.out 2>.err; then pass; else fault "they are not those of docs/log.md"; fi
+    sent_bytes two-$mpi.jsonl 1 1
     # The same bits every time, and under either MPI; with the optimiser shared out, too, and with either kind of loader.
     shell 0 "$(together 2 train $settings --out again-$mpi)"
     same two-$mpi/last.safetensors again-$mpi/last.safetensors
@@ -73,9 +109,13 @@ for mpi in $launchers; do
     shell 0 "'$comet' train $settings --out part-$mpi --max-steps 60 --schedule constant --rate 0.01 --resume"
     # Gradients that travel in fewer bytes; MPI's own sums.
     for how in bf16 codec; do
-        shell 0 "$(together 2 train $settings --compress-gradients $how --json)"
+        shell 0 "$(together 2 train $settings --compress-gradients $how --json --log $how-$mpi.jsonl)"
         out_has '"state":"finished"'
+        has $how-$mpi.jsonl "\"compress_gradients\":\"$how\",\"reduce\":\"ordered\""
     done
+    sent_bytes bf16-$mpi.jsonl 1.95 2 # running statistics stay floats
+    run 0 report bf16-$mpi.jsonl -f
+    has report.html '<th scope="row">ranks</th><td>2 processes, gradients travel as bf16, sent .* instead of '
     shell 0 "$(together 2 train $settings --reduce mpi --json)"
     # A search for a rate, gradients that add up or are clipped, a budget for each rank.
     shell 0 "$(together 2 train $settings --rate find --max-steps 10 --json)"
@@ -89,6 +129,8 @@ for mpi in $launchers; do
     err_has 'cannot be shared out evenly among 3; 18 and 21 can'
     refused 1 train $settings : -n 1 "\$comet" train $settings --rate 0.2
     err_has 'rank 1 on host .* was started with --rate 0.2'
+    refused 2 other_data
+    err_has 'rank 1 on host .* was started with images of training data (fingerprint [0-9a-f]*), rank 0 with (fingerprint '
     refused 2 train $settings --out two-$mpi
     err_has 'already holds a run'
     nobody_left
@@ -116,6 +158,42 @@ for mpi in $launchers; do
 
         same died/last.safetensors lived-$mpi/last.safetensors
     done
+
+    # A thread of rank 1 that hangs, while the rest of its process lives.
+    rm -rf died
+    last="a thread that hangs under $mpi"
+    (eval "$(together 2 train $long --out died)" >.out 2>.err </dev/null; echo $? >.code) &
+    for _ in $(seq 100); do
+        [ -e died/last.safetensors ] && break
+        sleep 0.1
+    done
+    began=$(date +%s)
+    if "$python" "$source/tests/cli/hang_thread" "$(pid_of_rank 1)" >.traced 2>&1; then
+        wait
+        # 10 s as a rule; 56 s and a little where it was stopped while it waited for data.
+        if [ $(($(date +%s) - began)) -le 70 ]; then pass; else fault "it took $(($(date +%s) - began)) s"; fi
+        err_has 'rank 1 on host .* makes no progress since [0-9]* s, and others wait for it'
+        nobody_left
+    else
+        echo "no thread was stopped: $(cat .traced)"
+        wait
+    fi
+
+    # A machine that is stopped as a whole, and goes on.
+    rm -rf died
+    last="all ranks stopped for 12 s under $mpi"
+    (eval "$(together 2 train $long --out died)" >.out 2>.err </dev/null; echo $? >.code) &
+    for _ in $(seq 100); do
+        [ -e died/last.safetensors ] && break
+        sleep 0.1
+    done
+    pids=$(pgrep -f "^$comet train")
+    kill -STOP $pids
+    sleep 12
+    kill -CONT $pids
+    wait
+    if [ "$(cat .code)" -eq 0 ]; then pass; else fault "exit code $(cat .code)"; fi
+    same died/last.safetensors lived-$mpi/last.safetensors
 
     # SIGTERM to the launcher: the step is finished, the run saved, and it goes on from there.
     rm -rf died

@@ -19,5 +19,6 @@ endfunction()
 comet_fiber_kernels(plain)
 comet_fiber_kernels(warp32 -DWARP=32)
 comet_fiber_kernels(warp64 -DWARP=64)
+comet_fiber_kernels(lots -DLOT=32)
 # Calls watch.c at each access; the sanitizer's own runtime is not linked.
 comet_fiber_kernels(watched -fsanitize=thread -fno-sanitize=address,undefined)

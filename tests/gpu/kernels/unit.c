@@ -8,6 +8,7 @@
 #include "gpu/kernels/values.h"
 #include "gpu/kernels/blocks.h"
 #include "gpu/kernels/decode_kernel.h"
+#include "gpu/kernels/parts_kernel.h"
 #include "gpu/kernels/choice.h"
 #include "gpu/kernels/encode_kernel.h"
 #include "gpu/kernels/frame_kernel.h"
@@ -17,11 +18,20 @@
 
 const fiber_kernel KERNELS[N_GPU_KERNELS] = {
 #if CODE_BITS == 16
-    [GPU_PLACE] = place,         [GPU_COMPACT] = compact, [GPU_OPEN_FRAME] = open_frame,   [GPU_CHECK_INDEX] = check_index,
-    [GPU_SUMMARISE] = summarise, [GPU_TOTAL] = total,     [GPU_RESET_ARENA] = reset_arena, [GPU_ENCODE16] = encode_16,
+    [GPU_PLACE] = place,
+    [GPU_COMPACT] = compact,
+    [GPU_OPEN_FRAME] = open_frame,
+    [GPU_CHECK_INDEX] = check_index,
+    [GPU_SUMMARISE] = summarise,
+    [GPU_TOTAL] = total,
+    [GPU_RESET_ARENA] = reset_arena,
+    [GPU_ENCODE16] = encode_16,
     [GPU_DECODE16] = decode_16,
+    [GPU_DECODE_PARTS16] = decode_parts_16,
+    [GPU_PUT_OUTLIERS] = put_outliers,
 #else
     [GPU_ENCODE32] = encode_32,
     [GPU_DECODE32] = decode_32,
+    [GPU_DECODE_PARTS32] = decode_parts_32,
 #endif
 };

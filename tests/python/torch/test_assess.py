@@ -367,12 +367,21 @@ def test_dense_goes_where_it_saves_most_for_its_time():
 
 
 def test_trials_of_levels_follow_assessments():
-    """Two steps of a trial: the first time, and each time that assessments have doubled."""
-    levels, site, trials = Levels(), Site("key", "", 0, 1), []
-    for n_assessed in (2, 2, 2, 2, 3, 3, 4, 4, 4, 5, 8, 8, 8):
+    """All dense, then a part fast in each of four steps: the first time, and each time that assessments have doubled."""
+    levels, sites, trials = Levels(), [Site(f"{i}", "", i, 1) for i in range(6)], []
+    for n_assessed in (2, 2, 2, 2, 2, 2, 3, 3, 4, 4, 4, 4, 4, 5, 10, 10):
         levels.end_step(n_assessed)
-        trials.append(levels.trial)
-        level = levels.of(site)
-        assert level == (levels.trial if levels.trial is not None else FAST)
-        assert (site.coding is None) == (levels.trial is None)
-    assert trials == [FAST, DENSE, None, None, None, None, FAST, DENSE, None, None, FAST, DENSE, None]
+        trial = levels.trial
+        trials.append(trial)
+        coded = [levels.of(site) for site in sites]
+        for site, level in zip(sites, coded):
+            if trial is None:
+                assert site.coding is None
+            else:
+                assert level == (FAST if trial > 0 and site.index % 4 == trial - 1 else DENSE)
+                assert (site.coding is not None) == (trial == 0 or level == FAST)
+                if site.coding is not None:
+                    site.coding.add(100 if level == FAST else 60, 1e-12)
+        assert trial is None or coded.count(FAST) <= 2  # of six: no step of a trial stores much more
+    assert trials == [0, 1, 2, 3, 4, None, None, None, 0, 1, 2, 3, 4, None, 0, 1]
+    assert {len(costs) for costs in levels.costs.values()} == {6, 2}  # the third trial has begun

@@ -1,0 +1,100 @@
+/*
+ * nvcc's PTX of the kernels against the library, through the CUDA back end and a mock of the driver that interprets it: random
+ * tensors of every type and layout, damaged frames, in three orders of warps, watched for conflicts in shared memory; and the
+ * golden frames. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in test_gpu_fibers.c.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "gpu/device.h"
+#include "gpu/gpu_testing.h"
+#include "gpu/mock_library.h"
+
+static comet_gpu *gpu;
+
+static void report(const char *what, const rig *r, clock_t begin)
+{
+    const double seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    printf("%s: %llu values, %llu frames, %llu damaged frames of which %llu were refused; %.3g values/s\n", what,
+           (unsigned long long)r->n_values, (unsigned long long)r->n_frames, (unsigned long long)r->n_damaged,
+           (unsigned long long)r->n_refused, (double)r->n_values / (seconds > 0 ? seconds : 1e-9));
+}
+
+static void run_cases(const char *what, bool watch, uint64_t n_cases, uint64_t most, size_t n_damaged)
+{
+    static const char *const orders[] = {"forward", "backward", "shuffled"};
+    const uint64_t begin = gpu_test_number("COMET_GPU_SEED", 1);
+    const clock_t began = clock();
+    n_cases = gpu_test_number("COMET_GPU_CASES", n_cases);
+    n_damaged = (size_t)gpu_test_number("COMET_GPU_DAMAGED", n_damaged);
+    rig r = {.gpu = gpu};
+    for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
+        mock_set("order=%s seed=%llu watch=%d", orders[seed % 3], (unsigned long long)seed, (int)watch);
+        test_rng rng = {seed};
+        sample_case c = random_case(&rng, most);
+        r.exact = seed % 2; /* the mock sees every access outside, canaries every write */
+        rig_check(&r, &c);
+        rig_check_damaged(&r, &c, &rng, n_damaged);
+        case_free(&c);
+    }
+    report(what, &r, began);
+}
+
+static void test_cases(void **state)
+{
+    run_cases("cases", false, 60, 40000, 3);
+}
+
+static void test_watched(void **state)
+{
+    run_cases("watched", true, 40, 15000, 2);
+}
+
+/* Golden frames of level fast with chunks that a device takes; encode may have others. */
+static bool decode_golden(rig *r, const char *name)
+{
+    comet_gpu_plan plan;
+    blob frame = read_file(COMET_TESTS_DIR "/codec/golden", name);
+    const comet_frame_info info = info_of(frame);
+    sample_case c = {.tensor = info.tensor, .name = name, .params = params_of(info.level, info.eb)};
+    c.params.bound_mode = info.lossless ? COMET_BOUND_LOSSLESS : COMET_BOUND_ABSOLUTE;
+    c.params.chunk_elements = info.chunk_elements;
+    c.params.profile = info.profile;
+    c.params.keep_support = info.keep_support;
+    c.params.dither = info.dither;
+    c.params.dither_seed = info.dither_seed;
+    c.params.content_checksum = info.content_checksum;
+    comet_gpu_plan_init(&plan);
+    const bool goes = comet_gpu_plan_tensor(&c.tensor, &c.params, &plan) == COMET_OK;
+    if (goes)
+        assert_int_equal(rig_decode(r, &c, frame, false), COMET_OK);
+    free(frame.data);
+    return goes;
+}
+
+static void test_golden(void **state)
+{
+    rig r = {.gpu = gpu, .exact = true};
+    DIR *folder = opendir(COMET_TESTS_DIR "/codec/golden");
+    assert_non_null(folder);
+    size_t n = 0;
+    for (const struct dirent *entry; (entry = readdir(folder));)
+        if (strstr(entry->d_name, ".comet"))
+            n += decode_golden(&r, entry->d_name);
+    closedir(folder);
+    printf("%zu golden frames\n", n);
+    assert_true(n >= 2);
+}
+
+int main(void)
+{
+    mock_open("");
+    assert_ok(comet_gpu_open("cuda:0", NULL, &gpu));
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_watched),
+                                       cmocka_unit_test(test_golden)};
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    comet_gpu_close(gpu);
+    return failed;
+}
