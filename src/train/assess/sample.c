@@ -16,9 +16,9 @@
 #define SAMPLE_BYTES ((uint64_t)4 << 20) /* of one convolution's sample, but at least one image */
 #define SAMPLE_IMAGES 32
 #define SAMPLE_CHANNELS 16
-#define BOUND_UNITS 64.0F               /* units of a sample in a bound: two roundings then add 1/8192 to the variance */
-#define FINEST (1.0 / 8192)             /* the least bound, in deviations of the tensor, whose errors are measured */
-#define SHIFT 12582912.0F               /* 1.5 * 2^23: floats above it are whole numbers */
+#define BOUND_UNITS 64.0F              /* units of a sample in a bound: two roundings then add 1/8192 to the variance */
+#define FINEST (1.0 / 8192)            /* the least bound, in deviations of the tensor, whose errors are measured */
+#define SHIFT 12582912.0F              /* 1.5 * 2^23: floats above it are whole numbers */
 #define TURN_BYTES ((uint64_t)8 << 20) /* of samples that are kept in one step, but at least one convolution's */
 
 /* ---- create ---- */
