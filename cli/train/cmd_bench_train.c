@@ -376,8 +376,7 @@ static void command_of(const bench_args *args, setting s, command *c)
     command_number(c, "--threads", args->n_threads);
     command_number(c, "--seed", args->seed);
     command_text(c, "--convolutions", comet_convolutions_name(s.convolutions));
-    command_text(c, "--precision", comet_precision_name(args->precision.value));
-    command_flag(c, "--force-precision", args->precision.force);
+    command_text(c, "--precision", precision_text(&args->precision));
     command_flag(c, "--no-recompute", args->no_recompute);
     command_flag(c, "--table", args->table);
     command_flag(c, "--turns", args->turns);

@@ -3,13 +3,23 @@
 
 bool set_precision(void *target, const char *text, reason *why)
 {
-    static const named all[] = {
-        {"f32", COMET_PRECISION_F32}, {"bf16", COMET_PRECISION_BF16}, {"auto", COMET_PRECISION_AUTO}, {NULL, 0}};
+    enum { FORCED = COMET_PRECISION_AUTO + 1 };
+    static const named all[] = {{"f32", COMET_PRECISION_F32},
+                                {"bf16", COMET_PRECISION_BF16},
+                                {"bf16-forced", FORCED},
+                                {"auto", COMET_PRECISION_AUTO},
+                                {NULL, 0}};
     precision_args *args = target;
     int found = 0;
-    args->given = named_find(all, "precision", "f32, bf16 or auto", text, &found, why);
-    args->value = (comet_precision)found;
+    args->given = named_find(all, "precision", "f32, bf16, bf16-forced or auto", text, &found, why);
+    args->force = found == FORCED;
+    args->value = args->force ? COMET_PRECISION_BF16 : (comet_precision)found;
     return args->given;
+}
+
+const char *precision_text(const precision_args *args)
+{
+    return args->force ? "bf16-forced" : comet_precision_name(args->value);
 }
 
 void precision_fill(const precision_args *args, comet_model_params *model)

@@ -79,7 +79,7 @@ static void add_params(json *j, const comet_train_params *p)
     add_float(j, "smoothing", m->label_smoothing);
     add_u64(j, "threads", m->n_threads > 0 ? m->n_threads : comet_cores());
     config_add(j, "convolutions", comet_convolutions_name(m->convolutions));
-    config_add(j, "precision", comet_precision_name(m->precision));
+    config_add(j, "precision", m->force_precision ? "bf16-forced" : comet_precision_name(m->precision));
     if (m->freeze)
         config_add(j, "freeze", m->freeze);
     if (m->rates)

@@ -13,7 +13,8 @@ err_has 'oneDNN would emulate them'
 COMET_MAX_ISA=avx2 run 0 train $wide --max-steps 2 --precision auto --log auto.jsonl
 has auto.jsonl '"event":"start".*"precision":"f32"'
 run 2 train $wide --precision half
-err_has "f32, bf16 or auto"
+err_has "f32, bf16, bf16-forced or auto"
+COMET_MAX_ISA=avx2 run 0 train $wide --max-steps 2 --precision bf16-forced
 run 0 train $wide --max-steps 2 --log plain.jsonl
 has plain.jsonl '"event":"start".*"precision":"f32"'
 
