@@ -95,7 +95,7 @@ INLINE LOOP(words) LOOP(rounded)(LOOP(vec) v)
     const __mmask16 nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
     return (LOOP(words))_mm512_mask_or_epi32((__m512i)nearest, nan, (__m512i)bits, _mm512_set1_epi32(0x400000));
 #else
-    const LOOP(words) nan = (LOOP(words))(v != v);
+    const LOOP(words) nan = (LOOP(words))(v != v); /* NOLINT(misc-redundant-expression): NaN */
     return ((bits | 0x400000) & nan) | (nearest & ~nan);
 #endif
 }

@@ -134,7 +134,7 @@ ISA_INLINED void decode_momentum(coded_tile *t, size_t n_blocks, float *x)
         units[b] = t->scales[b] << 23;
     spread(t, n_blocks, units);
     for (size_t i = 0; i < n_blocks * STATE_BLOCK; i++) {
-        const int32_t c = (int8_t)t->codes[i];
+        const int32_t c = (int8_t)t->codes[i]; /* NOLINT(bugprone-signed-char-misuse): a sign is meant */
         x[i] = (float)(c * (c < 0 ? -c : c)) * float_of(t->of_float[i]);
     }
 }
