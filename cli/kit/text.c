@@ -66,3 +66,9 @@ size_t text_columns(const char *text)
         n += ((unsigned char)*text & 0xC0) != 0x80;
     return n;
 }
+
+char *text_speed(double per_second, char text[SPEED_BYTES])
+{
+    snprintf(text, SPEED_BYTES, per_second >= 1000 ? "%.0f" : "%.4g", per_second);
+    return text;
+}

@@ -22,4 +22,8 @@ char *text_printable(const char *text, char *to, size_t to_bytes);
 /* Characters of a text in UTF-8: the columns that it takes on a terminal where each character has one. */
 size_t text_columns(const char *text);
 
+/* Images per second, with four digits and at least all before the point: "18.42", "2085", "30250". Returns `text`. */
+enum { SPEED_BYTES = 32 };
+char *text_speed(double per_second, char text[SPEED_BYTES]);
+
 #endif

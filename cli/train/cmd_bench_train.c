@@ -418,14 +418,13 @@ static const char *cell(char text[24], const char *format, double value)
 
 static void print_row(const cJSON *row)
 {
-    char t[6][24], s[3][SIZE_TEXT_BYTES];
+    char t[6][24], s[3][SIZE_TEXT_BYTES], speed[2][SPEED_BYTES];
     const cJSON *net = cJSON_GetObjectItemCaseSensitive(row, "net"), *mode = cJSON_GetObjectItemCaseSensitive(row, "compress");
     const cJSON *ways = cJSON_GetObjectItemCaseSensitive(row, "convolutions");
-    printf("%-16s %5.0f %8s %8s %9.4g %9.4g %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n",
-           cJSON_IsString(net) ? net->valuestring : "?", json_number(row, "batch"),
-           cJSON_IsString(mode) ? mode->valuestring : "?", cJSON_IsString(ways) ? ways->valuestring : "?",
-           json_number(row, "images_per_s"), json_number(row, "best_images_per_s"),
-           cell(t[0], "%.3f", json_number(row, "speed_of_off")),
+    printf("%-16s %5.0f %8s %8s %9s %9s %7s %9s %6s %9s %9s %6s %6s %7s %8.4f\n", cJSON_IsString(net) ? net->valuestring : "?",
+           json_number(row, "batch"), cJSON_IsString(mode) ? mode->valuestring : "?",
+           cJSON_IsString(ways) ? ways->valuestring : "?", text_speed(json_number(row, "images_per_s"), speed[0]),
+           text_speed(json_number(row, "best_images_per_s"), speed[1]), cell(t[0], "%.3f", json_number(row, "speed_of_off")),
            comet_size_text((uint64_t)json_number(row, "peak_rss_bytes"), s[0]),
            cell(t[1], "%.2fx", json_number(row, "peak_times_less")),
            comet_size_text((uint64_t)json_number(row, "planned_bytes"), s[1]),
@@ -515,11 +514,11 @@ static cli_exit bench_in_turns(const bench_args *args, uint64_t batch)
 
 static void print_ranks(const cJSON *row)
 {
-    char sent[SIZE_TEXT_BYTES];
-    printf("  %.0f ranks: %.2f times one rank (%.4g images/s); %.1f %% of the time waited, %.0f %% of transfers hidden, "
+    char sent[SIZE_TEXT_BYTES], alone[SPEED_BYTES];
+    printf("  %.0f ranks: %.2f times one rank (%s images/s); %.1f %% of the time waited, %.0f %% of transfers hidden, "
            "%s sent a step\n",
            json_number(row, "ranks"), json_number(row, "scaling") * json_number(row, "ranks"),
-           json_number(row, "one_rank_images_per_s"), 100 * json_number(row, "waited_share"),
+           text_speed(json_number(row, "one_rank_images_per_s"), alone), 100 * json_number(row, "waited_share"),
            100 * json_number(row, "hidden_share"), comet_size_text((uint64_t)json_number(row, "sent_bytes_per_step"), sent));
 }
 

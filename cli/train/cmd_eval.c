@@ -56,8 +56,9 @@ typedef struct totals {
 static void show_progress(const totals *t, uint64_t n_images, double seconds)
 {
     const double speed = (double)t->n / seconds, left = (double)(n_images - t->n) / speed;
-    progress_text("evaluating %" PRIu64 "/%" PRIu64 "  top-1 %.2f %%  %.4g images/s  %d:%02d left", t->n, n_images,
-                  100 * (double)t->n_top1 / (double)t->n, speed, (int)(left / 60), (int)fmod(left, 60));
+    char text[SPEED_BYTES];
+    progress_text("evaluating %" PRIu64 "/%" PRIu64 "  top-1 %.2f %%  %s images/s  %d:%02d left", t->n, n_images,
+                  100 * (double)t->n_top1 / (double)t->n, text_speed(speed, text), (int)(left / 60), (int)fmod(left, 60));
 }
 
 static comet_status score_all(comet_model *model, comet_loader *loader, uint64_t n_images, totals *t, class_table *table)
@@ -115,11 +116,11 @@ static cli_exit print_totals(const eval_args *args, const char *path, const tota
                              const class_table *table)
 {
     const double n = t->n > 0 ? (double)t->n : 1;
-    char shown[PRINTABLE_BYTES];
+    char shown[PRINTABLE_BYTES], speed[SPEED_BYTES];
     if (!args->json) {
-        printf("weights   %s\nimages    %" PRIu64 "\nloss      %.6f\ntop-1     %.2f %%\ntop-5     %.2f %%\nimages/s  %.4g\n",
+        printf("weights   %s\nimages    %" PRIu64 "\nloss      %.6f\ntop-1     %.2f %%\ntop-5     %.2f %%\nimages/s  %s\n",
                text_printable(path, shown, sizeof shown), t->n, t->loss / n, 100 * (double)t->n_top1 / n,
-               100 * (double)t->n_top5 / n, n / t->seconds);
+               100 * (double)t->n_top5 / n, text_speed(n / t->seconds, speed));
         if (stats->n_skipped > 0)
             printf("skipped   %" PRIu64 " broken images\n", stats->n_skipped);
         if (args->output)

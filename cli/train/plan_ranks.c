@@ -12,6 +12,7 @@
 #include "kit/json_out.h"
 #include "kit/number.h"
 #include "kit/progress.h"
+#include "kit/text.h"
 #include "train/step_trial.h"
 #include "train/train_budget.h"
 
@@ -319,14 +320,14 @@ static const char *size_of(double bytes, char text[SIZE_TEXT_BYTES])
 
 static void print_one_rank(const one_rank *o)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], speed[SPEED_BYTES];
     const comet_shape in = comet_net_shape(o->net, 0);
     const step_times *t = &o->times;
     const double alone = t->forward + t->backward + t->update;
     printf("%s, images of %" PRIu32 " x %" PRIu32 " x %" PRIu32 ", %" PRIu32 " a rank, compression %s, %s of gradients\n",
            comet_net_name(o->net), in.channels, in.height, in.width, o->batch, mode_name(o->mode),
            size_of(o->gradient_bytes, size));
-    printf("a rank alone: %.3f s a step, %.4g images/s ", alone, o->batch / alone);
+    printf("a rank alone: %.3f s a step, %s images/s ", alone, text_speed(o->batch / alone, speed));
     if (o->args->several.step_time < 0)
         printf("(measured: forward %.3f s, backward %.3f s, update %.3f s)\n", t->forward, t->backward, t->update);
     else
@@ -335,12 +336,12 @@ static void print_one_rank(const one_rank *o)
 
 static void print_prediction(const one_rank *o, const prediction *p)
 {
-    char size[SIZE_TEXT_BYTES];
+    char size[SIZE_TEXT_BYTES], speed[SPEED_BYTES];
     const comet_scaling *s = &p->scaling;
     printf("%" PRIu32 " ranks, %" PRIu32 " on a node, %.6g Gbit/s, %.6g us\n", p->n_ranks, p->n_on_node, p->link * 8e-9,
            p->latency * 1e6);
     printf("%-26s %10.3f s\n", "step", s->step);
-    printf("%-26s %10.4g\n", "images/s", p->images_per_s);
+    printf("%-26s %10s\n", "images/s", text_speed(p->images_per_s, speed));
     printf("%-26s %10.3f\n", "efficiency", s->efficiency);
     printf("%-26s %12s\n", "sent by a rank, a step", comet_size_text(s->bytes_sent, size));
     printf("%-26s %10.3f s in %" PRIu32 " buckets\n", "gradients are moving", s->moving, s->n_buckets);
@@ -365,14 +366,15 @@ static void print_table_head(void)
 
 static void print_row(uint32_t n_nodes, const prediction row[N_LINKS])
 {
-    char sent[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES];
+    char sent[SIZE_TEXT_BYTES], peak[SIZE_TEXT_BYTES], speed[SPEED_BYTES];
     uint64_t most = 0;
     for (size_t k = 0; k < N_LINKS; k++)
         most = row[k].peak > most ? row[k].peak : most;
     printf("%5" PRIu32 " %7" PRIu32 " %10s %10s", n_nodes, row[0].n_ranks, comet_size_text(row[0].scaling.bytes_sent, sent),
            comet_size_text(most, peak));
     for (size_t k = 0; k < N_LINKS; k++)
-        printf("   %8.3f %8.4g %6.1f %%", row[k].scaling.step, row[k].images_per_s, 100 * row[k].scaling.hidden);
+        printf("   %8.3f %8s %6.1f %%", row[k].scaling.step, text_speed(row[k].images_per_s, speed),
+               100 * row[k].scaling.hidden);
     putchar('\n');
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/size_text.h"
 #include "kit/progress.h"
+#include "kit/text.h"
 #include "train/figures.h"
 
 enum { N_PARTS = 8, PART_BYTES = 48 };
@@ -78,7 +79,7 @@ static double mean(const double *values, uint64_t n)
 
 void train_line_step(train_line *line, const comet_train_event *e)
 {
-    char text[PART_BYTES];
+    char text[PART_BYTES], speed[SPEED_BYTES];
     parts p = {.n = 0};
     const comet_compression_figures compression = compression_of(e->model);
     line->losses[line->n % LINE_STEPS] = e->train_loss;
@@ -90,7 +91,7 @@ void train_line_step(train_line *line, const comet_train_event *e)
     add(&p, 4, "step %" PRIu64 "/%" PRIu64, e->step, e->n_steps);
     add(&p, 1, "mean loss %.4f", mean(line->losses, n));
     add(&p, 5, "top-1 %.1f %%", 100 * mean(line->top1s, n));
-    add(&p, 3, "%.4g images/s", e->images_per_s);
+    add(&p, 3, "%s images/s", text_speed(e->images_per_s, speed));
     add(&p, 6, "peak %s", comet_size_text(e->peak_rss_bytes, text));
     if (compression.mode != COMET_COMPRESS_OFF && !isnan(compression.ratio))
         add(&p, 7, "saved %.1f x", compression.ratio);

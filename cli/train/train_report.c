@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kit/progress.h"
+#include "kit/text.h"
 #include "train/train_setup.h"
 #include "train/train_tables.h"
 
@@ -19,6 +20,7 @@ void train_report_note(train_report *r, const char *sentence)
 /* The last line may belong to an epoch that was not finished. */
 static void show_epoch(train_report *r, const comet_train_event *e)
 {
+    char speed[SPEED_BYTES];
     progress_hide();
     if (e->epoch > r->n_epochs_shown)
         printf("epoch %" PRIu64 "/%" PRIu64, e->epoch, e->n_epochs);
@@ -29,7 +31,7 @@ static void show_epoch(train_report *r, const comet_train_event *e)
     if (!isnan(e->test_top1))
         printf("  test loss %.4f top-1 %6.2f %% top-5 %6.2f %%", e->test_loss, 100 * e->test_top1, 100 * e->test_top5);
     if (e->images_per_s > 0)
-        printf("  %.4g images/s", e->images_per_s);
+        printf("  %s images/s", text_speed(e->images_per_s, speed));
     printf("  %.0f s\n", e->seconds);
     fflush(stdout);
 }

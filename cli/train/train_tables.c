@@ -295,10 +295,11 @@ static void print_rank_figures(FILE *out, const comet_train_event *e)
 
 void cost_table_print(FILE *out, const comet_train_event *e)
 {
+    char speed[SPEED_BYTES];
     print_peak(out, e);
     print_rank_figures(out, e);
     print_saved_sizes(out, e);
     if (e->images_per_s > 0)
-        fprintf(out, "%.4g images/s, limited by %s (%.1f %% of the time was spent waiting for data)\n", e->images_per_s,
-                e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
+        fprintf(out, "%s images/s, limited by %s (%.1f %% of the time was spent waiting for data)\n",
+                text_speed(e->images_per_s, speed), e->wait_share > 0.03 ? "the loader" : "computing", 100 * e->wait_share);
 }
