@@ -287,7 +287,7 @@ static void print_rank_figures(FILE *out, const comet_train_event *e)
     }
     for (uint32_t i = 0; e->rank_waited && i < e->n_ranks; i++)
         fprintf(out, "%s%.1f", i == 0 ? "\nwaited for other ranks " : ", ",
-                e->train_seconds > 0 ? 100 * e->rank_waited[i] / e->train_seconds : 0);
+                e->rank_trained[i] > 0 ? 100 * e->rank_waited[i] / e->rank_trained[i] : 0);
     if (e->n_ranks > 1)
         fputs(" % of the time\n", out);
     print_exchange(out, e);

@@ -118,6 +118,7 @@ typedef struct comet_train_event {
     const uint64_t *rank_peaks;    /* peak_rss_bytes of each rank, as of the last epoch, or the end */
     uint64_t exchange_sent_bytes;  /* by all ranks in this process's steps, for gradients and what is exchanged with them, */
     uint64_t exchange_plain_bytes; /* and what they would be as floats; as of the last epoch, or the end */
+    const double *rank_trained;    /* seconds that each rank has spent in updates; rank_waited is part of them */
 } comet_train_event;
 
 typedef struct comet_train_params {

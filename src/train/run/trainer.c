@@ -352,6 +352,7 @@ static comet_status keep_result(trainer *t, comet_train_result *result)
     trainer_send(t, &event);
     event.model = NULL;
     event.rank_waited = NULL;
+    event.rank_trained = NULL;
     event.rank_peaks = NULL;
     const comet_train_result ended = {.last = event,
                                       .stopped = t->stopped,

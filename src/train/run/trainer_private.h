@@ -40,8 +40,11 @@ typedef struct trainer {
     bool traced_settled, traced; /* the step that is traced when bounds have settled; the step at work is traced */
     const comet_ranks *ranks;    /* NULL: it trains alone */
     bool stop_agreed, told_slow;
-    double wait_mark, step_waited; /* seconds that this rank had waited when the step began; in all steps */
-    double *votes, *rank_waited;   /* by rank, votes with N_JOINT more: on their way; comet_train_event has the others */
+    double wait_mark, step_waited;    /* seconds that this rank had waited when the step began; in all steps */
+    double step_began, steps_seconds; /* of this rank: when the step at work began, 0 between steps; in all steps */
+    double *votes;                    /* numbers that go round: N_JOINT, and two of each rank */
+    double *rank_waited;              /* with rank_trained: see comet_train_event */
+    double *rank_trained;
     uint64_t *rank_peaks;
     uint64_t n_skipped_elsewhere;     /* by other ranks */
     uint64_t sent_bytes, plain_bytes; /* of all ranks, as of the last trainer_collect */

@@ -22,10 +22,11 @@ comet_status trainer_ranks_begin(trainer *t)
     t->ranks = r && r->n_ranks > 1 ? r : NULL;
     if (!t->ranks)
         return COMET_OK;
-    t->votes = calloc(N_JOINT + r->n_ranks, sizeof *t->votes);
+    t->votes = calloc(N_JOINT + 2 * (size_t)r->n_ranks, sizeof *t->votes);
     t->rank_waited = calloc(r->n_ranks, sizeof *t->rank_waited);
+    t->rank_trained = calloc(r->n_ranks, sizeof *t->rank_trained);
     t->rank_peaks = calloc(r->n_ranks, sizeof *t->rank_peaks);
-    if (!t->votes || !t->rank_waited || !t->rank_peaks)
+    if (!t->votes || !t->rank_waited || !t->rank_trained || !t->rank_peaks)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate figures of %u ranks", r->n_ranks);
     return COMET_OK;
 }
@@ -35,6 +36,7 @@ void trainer_ranks_end(trainer *t)
     trainer_mark(t, COMET_PHASE_START);
     free(t->votes);
     free(t->rank_waited);
+    free(t->rank_trained);
     free(t->rank_peaks);
 }
 
@@ -61,6 +63,7 @@ static double seconds_waited(const trainer *t)
 
 void trainer_mark_wait(trainer *t)
 {
+    t->step_began = comet_seconds();
     t->wait_mark = seconds_waited(t);
 }
 
@@ -70,14 +73,19 @@ comet_status trainer_agree(trainer *t)
     const comet_ranks *r = t->ranks;
     if (!r)
         return COMET_OK;
-    if (t->wait_mark > 0)
+    const uint32_t n = 1 + 2 * r->n_ranks;
+    if (t->step_began > 0) {
         t->step_waited += seconds_waited(t) - t->wait_mark;
-    t->wait_mark = 0;
-    memset(t->votes, 0, (1 + r->n_ranks) * sizeof *t->votes);
+        t->steps_seconds += comet_seconds() - t->step_began;
+    }
+    t->step_began = 0;
+    memset(t->votes, 0, n * sizeof *t->votes);
     t->votes[0] = t->p->stop && *t->p->stop;
     t->votes[1 + r->rank] = t->step_waited;
-    TRY(r->sum(r->self, t->votes, 1 + r->n_ranks));
+    t->votes[1 + r->n_ranks + r->rank] = t->steps_seconds;
+    TRY(r->sum(r->self, t->votes, n));
     t->stop_agreed |= t->votes[0] > 0;
+    memcpy(t->rank_trained, t->votes + 1 + r->n_ranks, r->n_ranks * sizeof *t->rank_trained);
     memcpy(t->rank_waited, t->votes + 1, r->n_ranks * sizeof *t->rank_waited);
     return COMET_OK;
 }

@@ -48,6 +48,7 @@ comet_train_event trainer_event(const trainer *t, comet_event_kind kind, const c
         .peak_rss_bytes = comet_peak_rss(),
         .n_ranks = rank_count(t),
         .rank_waited = t->rank_waited,
+        .rank_trained = t->rank_trained,
         .rank_peaks = t->rank_peaks,
         .exchange_sent_bytes = t->sent_bytes,
         .exchange_plain_bytes = t->plain_bytes,

@@ -90,6 +90,7 @@ for mpi in $launchers; do
     has two-$mpi.jsonl '"ranks":2'
     has two-$mpi.jsonl '"rank_peak_bytes":\[[0-9]*,[0-9]*\]'
     out_has '^ranks sent [0-9.]* MiB$'
+    out_has '^waited for other ranks [0-9]\{1,2\}\.[0-9], [0-9]\{1,2\}\.[0-9] % of the time$'
     last="log fields of two ranks under $mpi"
     if "$python" "$source/tests/cli/check_log_fields" --some "$source/docs/log.md" two-$mpi.jsonl >.out 2>.err; then pass; else fault "they are not those of docs/log.md"; fi
     sent_bytes two-$mpi.jsonl 1 1
