@@ -316,6 +316,11 @@ static bool fields_equal(const field *f, checkpoint_state *a, checkpoint_state *
     return *double_in(a, f) == *double_in(b, f);
 }
 
+static const char *optimiser_called(const checkpoint_state *s)
+{
+    return comet_optimiser_name((comet_optimiser_kind)s->settings.optimiser);
+}
+
 static comet_status must_be_same(const char *path, const field *f, checkpoint_state *theirs, checkpoint_state *ours)
 {
     const bool hash =
@@ -324,6 +329,11 @@ static comet_status must_be_same(const char *path, const field *f, checkpoint_st
         return comet_fail(COMET_ERROR_CORRUPT,
                           "%s: the run has %s than this checkpoint; give the same, or start a new run from its weights", path,
                           f->offset == offsetof(checkpoint_state, settings.net) ? "another net" : "other data");
+    if (f->offset == offsetof(checkpoint_state, settings.optimiser))
+        return comet_fail(
+            COMET_ERROR_CORRUPT,
+            "%s: the run has the optimiser %s, this checkpoint %s; give the same, or start a new run from its weights", path,
+            optimiser_called(ours), optimiser_called(theirs));
     return comet_fail(COMET_ERROR_CORRUPT,
                       "%s: %s was %" PRIu64 " and is now %" PRIu64 "; give the same, or start a new run from "
                       "its weights",

@@ -41,7 +41,7 @@ err_has 'the run has other data than this checkpoint'
 run 3 train ${settings/--batch 20/--batch 10} --out a --resume
 err_has 'batch was 20 and is now 10'
 run 3 train $settings --optimiser adamw --out a --resume
-err_has 'optimiser was 0 and is now 1'
+err_has 'the run has the optimiser adamw, this checkpoint sgd; give the same'
 run 0 train ${settings/--epochs 3/--epochs 4} --rate 0.05 --out a --resume
 err_has 'not as before: number of steps, rate; the results are not those of a run that was never interrupted'
 run 0 train $settings --convolutions direct --no-recompute --out a --resume
