@@ -246,6 +246,13 @@ static comet_status describe_fitting(const settlement *s, bool disk, char text[F
     return COMET_OK;
 }
 
+/* --batch is of all ranks together, the batch that is settled of each. */
+static const char *whose_batch(const settlement *s)
+{
+    const comet_ranks *ranks = s->b->params.model.ranks;
+    return ranks && ranks->n_ranks > 1 ? " of each rank" : "";
+}
+
 static comet_status refuse(settlement *s, bool may_spill)
 {
     const char *spill_name = s->request->spill_name ? s->request->spill_name : "a spill folder";
@@ -259,8 +266,8 @@ static comet_status refuse(settlement *s, bool may_spill)
     const comet_forecast *least = disk_is_less ? &s->spilling : &s->forecast;
     const size_t limit = tightest(s, least);
     describe_limit(s, limit, limit_text);
-    return comet_fail(COMET_ERROR_MEMORY, "batch %" PRIu32 " with compression %s%s needs %s%s, with 5 %% kept free; %s%s%s",
-                      s->batch, comet_compress_mode_name(disk_is_less ? spilling_mode(s) : s->mode),
+    return comet_fail(COMET_ERROR_MEMORY, "batch %" PRIu32 "%s with compression %s%s needs %s%s, with 5 %% kept free; %s%s%s",
+                      s->batch, whose_batch(s), comet_compress_mode_name(disk_is_less ? spilling_mode(s) : s->mode),
                       disk_is_less ? " and a disk" : "", comet_size_text(with_reserve(s, least, limit), need),
                       limit == ADDRESSES ? " of addresses" : "", limit_text, fitting, spill);
 }
@@ -293,8 +300,8 @@ static void describe(const settlement *s, const comet_forecast *forecast, size_t
                  comet_size_text(s->spill_above, size));
     else if (s->b->params.model.compression.spill_folder)
         snprintf(spill, sizeof spill, ", nothing need be spilled");
-    snprintf(text, COMET_BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s with compression %s%s%s: a peak of %s%s is expected, %s%s",
-             s->batch, chosen, comet_compress_mode_name(s->mode), changed ? " instead of " : "",
+    snprintf(text, COMET_BUDGET_TEXT_BYTES, "batch %" PRIu32 "%s%s with compression %s%s%s: a peak of %s%s is expected, %s%s",
+             s->batch, whose_batch(s), chosen, comet_compress_mode_name(s->mode), changed ? " instead of " : "",
              changed ? comet_compress_mode_name(s->ladder[0]) : "", comet_size_text(forecast->peak, peak), mapped, limit_text,
              spill);
 }

@@ -122,6 +122,8 @@ for mpi in $launchers; do
     shell 0 "$(together 2 train $settings --rate find --max-steps 10 --json)"
     shell 0 "$(together 2 train $settings --accumulate 2 --clip 1 --shard-optimiser --max-steps 10 --json)"
     shell 0 "$(together 2 train $settings --memory 2GiB --max-steps 10 --json)"
+    refused 2 train $settings --memory 10MiB
+    err_has 'batch 10 of each rank with compression [a-z]* needs .*; 10 MiB are allowed (--memory)'
     shell 0 "$(together 2 bench train --net tiny.txt --batch 20 --compress off,fast --steps 3 --warm 2 --json)"
     is_json
     out_has '"ranks":2,"one_rank_images_per_s":[0-9.]*,"scaling":'
