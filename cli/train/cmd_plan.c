@@ -278,12 +278,24 @@ static cli_exit plan_memory(const plan_args *args, const comet_net *net)
     return code;
 }
 
+/* What is computed for a GPU is about one tensor of a known size. */
+static cli_exit check_gpu(const plan_args *args)
+{
+    const bool of_net = args->net.model || args->net.file || args->batch > 0 || args->memory > 0 || args->peak;
+    if (args->gpu && (of_net || args->place || args->several.ranks.given))
+        return fail(CLI_USAGE, "--gpu is about the codec alone: it does not go with --model, --net, --batch, --memory, --peak, "
+                               "--place and --ranks");
+    return CLI_OK;
+}
+
 static cli_exit run(const void *given, char **operands, size_t n_operands)
 {
     const plan_args *args = given;
     comet_net *net = NULL;
     (void)operands, (void)n_operands;
     cli_exit code = compression_check_rule(&args->compression);
+    if (code == CLI_OK)
+        code = check_gpu(args);
     if (code == CLI_OK)
         code = plan_ranks_check(args);
     if (code == CLI_OK)

@@ -23,5 +23,9 @@ if share | awk '!($1 > 0 && $1 < 0.9) { exit 1 }'; then pass; else fault "a spee
 speed() { "$comet" plan --gpu "$1" --json | sed -n 's/.*"bytes_per_s":\([0-9.e+-]*\),"mem.*/\1/p' | head -1; }
 if awk "BEGIN { exit !($(speed a100) <= $(speed a100-80gb) && $(speed t4) < $(speed a100)) }"; then pass; else fault "the order of speeds"; fi
 
+run 2 plan --gpu a100 --model resnet50
+err_has 'it does not go with --model'
+run 2 plan --gpu a100 --ranks 4
+run 2 plan --gpu a100 --peak
 run 2 plan --gpu gtx480
 err_has 'no figures of "gtx480"; known are v100, t4, a100, '
