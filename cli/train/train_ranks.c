@@ -60,6 +60,18 @@ static void introduce(const comet_launch *launch)
         say_set_follower(name);
 }
 
+/* Somebody may have forgotten mpirun. */
+static void note_no_ranks(const ranks_args *args)
+{
+    const char *given = args->sync_batch_norm          ? "--sync-bn"
+                        : args->shard_optimiser        ? "--shard-optimiser"
+                        : args->wire != COMET_WIRE_F32 ? "--compress-gradients"
+                        : args->reduce_with_mpi        ? "--reduce mpi"
+                                                       : NULL;
+    if (given)
+        say("%s is for several ranks and changes nothing: no mpirun started this one", given);
+}
+
 cli_exit ranks_join(train_ranks *r, const ranks_args *args)
 {
     comet_launch launch = {.size = sizeof launch};
@@ -67,8 +79,10 @@ cli_exit ranks_join(train_ranks *r, const ranks_args *args)
     comet_status status = comet_dist_launched(&launch);
     if (status != COMET_OK)
         return fail_status(status, NULL);
-    if (launch.launcher == COMET_LAUNCHER_NONE)
+    if (launch.launcher == COMET_LAUNCHER_NONE) {
+        note_no_ranks(args);
         return CLI_OK;
+    }
     introduce(&launch);
     if (args->reduce_with_mpi && args->wire != COMET_WIRE_F32)
         return fail(CLI_USAGE, "--reduce mpi sums floats; it does not go with --compress-gradients");

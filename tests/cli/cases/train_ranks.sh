@@ -80,6 +80,12 @@ SH
 chmod +x other_data
 export comet
 
+# Alone, such options change nothing, and a note says so.
+run 0 train $settings --max-steps 2 --shard-optimiser
+err_has 'shard-optimiser is for several ranks and changes nothing'
+run 0 train $settings --max-steps 2 --compress-gradients off --reduce ordered
+err_lacks 'several ranks'
+
 for mpi in $launchers; do
     # One line of each kind, from rank 0 alone; figures are of all ranks.
     shell 0 "$(together 2 train $settings --out two-$mpi --log two-$mpi.jsonl)"
