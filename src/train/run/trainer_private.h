@@ -43,8 +43,9 @@ typedef struct trainer {
     double wait_mark, step_waited; /* seconds that this rank had waited when the step began; in all steps */
     double *votes, *rank_waited;   /* by rank, votes with N_JOINT more: on their way; comet_train_event has the others */
     uint64_t *rank_peaks;
-    uint64_t n_skipped_elsewhere;     /* by other ranks */
-    uint64_t sent_bytes, plain_bytes; /* of all ranks, as of the last trainer_collect */
+    uint64_t n_skipped_elsewhere;       /* by other ranks */
+    uint64_t sent_bytes, plain_bytes;   /* of all ranks in this training, as of the last trainer_collect */
+    uint64_t sent_before, plain_before; /* by this rank, in a search for a rate */
 } trainer;
 
 static inline bool stop_asked(const trainer *t)
