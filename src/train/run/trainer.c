@@ -183,7 +183,7 @@ static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
                  f->n_nonfinite, f->nonfinite_layer ? f->nonfinite_layer : "? (of another rank)");
     else
         snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before (is the rate too high?)");
-    trainer_note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
+    trainer_note(t, "step %" PRIu64 ": %s; bounds are narrow until they are known again", t->state.step, why);
 }
 
 static void tell_compression(trainer *t)
