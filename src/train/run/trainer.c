@@ -124,6 +124,12 @@ static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores
     return status == COMET_ERROR_IO && t->p->model.compression.spill_folder ? spill_failed(t) : status;
 }
 
+/* A step that writes activations, or spills what it stores, waits for the disk. */
+static comet_rank_phase phase_of_step(const trainer *t)
+{
+    return dump_is_due(t) || t->p->model.compression.spill_folder ? COMET_PHASE_FILES : COMET_PHASE_STEP;
+}
+
 /* Forward and backward of the next batch, the `offset`-th since the last update; its scores are added to *sum. */
 static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
 {
@@ -138,7 +144,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
         return status;
     if (end)
         return comet_fail(COMET_ERROR_CORRUPT, "the loader ended before the run");
-    trainer_mark(t, COMET_PHASE_STEP);
+    trainer_mark(t, phase_of_step(t));
     status = check_position(t, &batch, offset);
     if (status == COMET_OK)
         status = gradients(t, &batch, &scores);
