@@ -17,24 +17,15 @@ static const char *current_verb;
 static bool quiet;
 static char follower[64]; /* its name; "": this process speaks for itself */
 
-static void begin_line(void)
-{
-    progress_hide();
-    fputs(current_verb ? "comet " : "comet", stderr);
-    if (current_verb)
-        fputs(current_verb, stderr);
-    fputs(": ", stderr);
-    if (follower[0] != '\0')
-        fprintf(stderr, "%s: ", follower);
-}
-
-/* The rest of the line. File names and the like may be anywhere in it, so all of it is made printable. */
-static void end_line(const char *format, va_list arguments)
+/* One write for the whole line, so that lines of several processes stay whole. File names and the like may be anywhere in it,
+ * so all of it is made printable. */
+static void say_line(const char *format, va_list arguments)
 {
     char text[PRINTABLE_BYTES], shown[2 * PRINTABLE_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
-    fputs(text_printable(text, shown, sizeof shown), stderr);
-    fputc('\n', stderr);
+    progress_hide();
+    fprintf(stderr, "comet%s%s: %s%s%s\n", current_verb ? " " : "", current_verb ? current_verb : "", follower,
+            follower[0] != '\0' ? ": " : "", text_printable(text, shown, sizeof shown));
 }
 
 int reason_set(reason *why, const char *format, ...)
@@ -82,8 +73,7 @@ void say(const char *format, ...)
     if (quiet)
         return;
     va_start(arguments, format);
-    begin_line();
-    end_line(format, arguments);
+    say_line(format, arguments);
     va_end(arguments);
 }
 
@@ -91,8 +81,7 @@ void complain(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    begin_line();
-    end_line(format, arguments);
+    say_line(format, arguments);
     va_end(arguments);
 }
 
@@ -101,8 +90,7 @@ cli_exit fail(cli_exit code, const char *format, ...)
     va_list arguments;
     let_speak();
     va_start(arguments, format);
-    begin_line();
-    end_line(format, arguments);
+    say_line(format, arguments);
     va_end(arguments);
     if (code == CLI_USAGE)
         fprintf(stderr, "try 'comet %s%s--help'\n", current_verb ? current_verb : "", current_verb ? " " : "");

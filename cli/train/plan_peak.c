@@ -29,8 +29,8 @@ typedef struct peak_plan {
 
 cli_exit plan_peak_check(const plan_args *args)
 {
-    if (args->peak && (args->several.ranks.given || args->memory > 0 || args->place))
-        return fail(CLI_USAGE, "--peak is about one batch of one process; --ranks, --place and --memory are not");
+    if (args->peak && (args->several.ranks.given || args->memory > 0 || args->place || args->gpu))
+        return fail(CLI_USAGE, "--peak is about one batch of one process; --ranks, --place, --gpu and --memory are not");
     return CLI_OK;
 }
 

@@ -1,7 +1,9 @@
 /* Whole files or none; see atomic_file.h. */
+#define _GNU_SOURCE /* sync_file_range */
 #include "base/atomic_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 #include "base/status.h"
 #include "base/temporary.h"
 
-enum { PIECE_BYTES = 1 << 24 };
+enum { PIECE_BYTES = 1 << 24, WINDOW_BYTES = 1 << 26 };
 
 static comet_status io_failure(const char *path, const char *what)
 {
@@ -57,9 +59,33 @@ int comet_write_all(int fd, const void *data, size_t bytes)
     return 0;
 }
 
+/* Waits until a window is on the disk. A failure is told once, here, and not by the sync at the end. False with errno. */
+static bool finish_window(const atomic_file *file, off_t begin)
+{
+    enum { ALL = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER };
+    if (sync_file_range(file->fd, begin, WINDOW_BYTES, ALL) == 0)
+        return true;
+    return errno == ENOSYS || errno == EPERM || errno == EINVAL || errno == ESPIPE; /* there is no such call for this file */
+}
+
+/* The disk writes a window while the next one comes; else all of a large file would wait for the sync at its end. */
+static bool move_windows(atomic_file *file)
+{
+    for (; file->n_written - file->n_started >= WINDOW_BYTES; file->n_started += WINDOW_BYTES) {
+        const off_t begin = (off_t)file->n_started;
+        (void)sync_file_range(file->fd, begin, WINDOW_BYTES, SYNC_FILE_RANGE_WRITE);
+        if (begin > 0 && !finish_window(file, begin - WINDOW_BYTES))
+            return false;
+    }
+    return true;
+}
+
 comet_status atomic_file_write(atomic_file *file, const void *data, size_t bytes)
 {
-    return comet_write_all(file->fd, data, bytes) == 0 ? COMET_OK : io_failure(file->path, "could not be written");
+    if (comet_write_all(file->fd, data, bytes) != 0)
+        return io_failure(file->path, "could not be written");
+    file->n_written += bytes;
+    return move_windows(file) ? COMET_OK : io_failure(file->path, "could not be synced to the disk");
 }
 
 comet_status atomic_file_patch(atomic_file *file, uint64_t offset, const void *data, size_t bytes)

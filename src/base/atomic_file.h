@@ -5,17 +5,21 @@
 #ifndef COMET_BASE_ATOMIC_FILE_H
 #define COMET_BASE_ATOMIC_FILE_H
 
+#include <stdint.h>
+
 #include "comet/base.h"
 
 typedef struct atomic_file {
     int fd;
-    char *path, *temporary; /* the final name, and that of a temporary file beside it (base/temporary.h) */
+    char *path, *temporary;        /* the final name, and that of a temporary file beside it (base/temporary.h) */
+    uint64_t n_written, n_started; /* bytes appended, and how many of them the system was told to bring to the disk */
 } atomic_file;
 
 /* Opens a temporary file; what killed processes left for the same path is removed. */
 comet_status atomic_file_begin(atomic_file *file, const char *path);
 
-/* Appends, or writes over what was written at `offset` before. */
+/* Appends, waiting for the disk now and then so that the commit need not for long, or writes over what was written at `offset`
+ * before. */
 comet_status atomic_file_write(atomic_file *file, const void *data, size_t bytes);
 comet_status atomic_file_patch(atomic_file *file, uint64_t offset, const void *data, size_t bytes);
 

@@ -44,6 +44,9 @@ static transport *open_module(void *arg, char *error, size_t bytes)
     return NULL;
 }
 
+/* MPICH's launcher ends without reading what was said just before, so the sentence is given time. */
+static const struct timespec TELLING = {.tv_nsec = 300000000}, GIVEN = {.tv_sec = 1, .tv_nsec = 500000000};
+
 /* The rank that spoke ends the job; the others wait for that, and end themselves where it did not reach them. MPI_Abort may
  * hang where a rank is gone, so the alarm ends this process in any case. */
 static void end_process(transport *t, bool speak)
@@ -54,8 +57,7 @@ static void end_process(transport *t, bool speak)
     signal(SIGALRM, SIG_DFL);
     pthread_sigmask(SIG_UNBLOCK, &alarm_only, NULL);
     alarm(speak ? 2 : 3);
-    if (!speak)
-        nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 500000000}, NULL);
+    nanosleep(speak ? &TELLING : &GIVEN, NULL);
     t->abort(t, 1);
     _exit(1);
 }

@@ -1,8 +1,8 @@
 /*
  * The rank's side of the guard. Ranks of a machine find each other by an abstract socket whose name has the user and the job:
  * the rank that can bind it forks the guard, which listens there; all connect. Where the environment does not name the job, the
- * launcher's process does. Ranks that cannot agree on a name have a guard each, which is as good except that the order in which
- * several die is not known.
+ * launcher's process does, or this rank's parent where the launcher is not known: never a name that two jobs could share. Ranks
+ * that cannot agree on a name have a guard each, which is as good except that the order in which several die is not known.
  */
 #define _GNU_SOURCE /* struct ucred */
 #include "dist/guard.h"
@@ -22,7 +22,7 @@
 #include "base/status.h"
 #include "dist/guard_process.h"
 
-enum { NAME_BYTES = 100, TRIES = 500, WELCOME_MS = 2000 };
+enum { NAME_BYTES = 100, TRIES = 500, WELCOME_MS = 10000 /* on a machine that is busy */ };
 
 struct guard {
     int letters;
@@ -39,12 +39,13 @@ static void name_job(char name[NAME_BYTES])
                                             "prted",           "prte",      "slurmstepd", NULL};
     const char *space = getenv("PMIX_NAMESPACE"), *slurm = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
     const unsigned user = (unsigned)getuid();
+    const int above = (int)find_above(launchers), parent = (int)getppid();
     if (space)
         snprintf(name, NAME_BYTES, "comet-ranks-%u-%s", user, space);
-    else if (slurm && step)
-        snprintf(name, NAME_BYTES, "comet-ranks-%u-%s.%s", user, slurm, step);
-    else
-        snprintf(name, NAME_BYTES, "comet-ranks-%u-%d", user, (int)find_above(launchers));
+    else if (slurm && step) /* several mpirun may be in one step */
+        snprintf(name, NAME_BYTES, "comet-ranks-%u-%s.%s-%d", user, slurm, step, above);
+    else /* parent 1: orphans of any job */
+        snprintf(name, NAME_BYTES, "comet-ranks-%u-%d", user, above > 0 ? above : parent > 1 ? parent : (int)getpid());
 }
 
 static socklen_t address_of(const char *name, struct sockaddr_un *address)
@@ -108,6 +109,13 @@ static comet_status find_guard(const char *name, const comet_launch *launch, int
 
 /* ---- joining ---- */
 
+static void write_letter(int to, guard_letter what)
+{
+    const char said = (char)what;
+    if (to >= 0)
+        (void)send(to, &said, 1, MSG_NOSIGNAL);
+}
+
 static uint32_t count_here(void)
 {
     const char *text = getenv("MPI_LOCALNRANKS");
@@ -135,6 +143,7 @@ comet_status guard_join(guard **out, const comet_launch *launch)
     name_job(name);
     TRY(find_guard(name, launch, &connection));
     if (connection >= 0 && !introduce(connection, launch->rank)) {
+        write_letter(connection, LETTER_DISMISS); /* a guard that is only late must not take this rank for dead */
         close(connection);
         connection = -1;
     }
@@ -152,13 +161,6 @@ comet_status guard_join(guard **out, const comet_launch *launch)
 }
 
 /* ---- letters ---- */
-
-static void write_letter(int to, guard_letter what)
-{
-    const char said = (char)what;
-    if (to >= 0)
-        (void)send(to, &said, 1, MSG_NOSIGNAL);
-}
 
 void guard_dismiss(guard *g)
 {

@@ -221,8 +221,12 @@ static size_t add_missing(const guarded *g, char *line, size_t at)
 static void say_death(const guarded *g, const member *m)
 {
     char line[LINE_BYTES];
-    size_t at = (size_t)snprintf(line, sizeof line, "comet: rank %u on host %s has died", m->rank, g->host);
-    at = add_missing(g, line, at);
+    size_t at = 0;
+    if (m->named)
+        at = (size_t)snprintf(line, sizeof line, "comet: rank %u on host %s has died", m->rank, g->host);
+    else
+        at = (size_t)snprintf(line, sizeof line, "comet: one of %u ranks has died before it had said which it is", g->n_ranks);
+    at = m->named ? add_missing(g, line, at) : at;
     at += (size_t)snprintf(line + at, sizeof line - at, "; the job ends\n");
     const ssize_t written = write(STDERR_FILENO, line, at);
     (void)written;
@@ -249,8 +253,7 @@ static void note_gone(guarded *g, member *m)
     if (m->dismissed || g->ending)
         return;
     signal_left(g, SIGSTOP);
-    if (m->named)
-        say_death(g, m);
+    say_death(g, m);
     nanosleep(&(struct timespec){.tv_nsec = TELLING_NS}, NULL);
     signal_left(g, SIGCONT);
     begin_end(g, AFTER_DEATH_MS);

@@ -27,6 +27,17 @@ int link(const char *existing, const char *path)
     return -1;
 }
 
+/* The same for bringing parts of a large file to the disk: an errno where it is to fail. */
+static int range_error;
+static unsigned n_ranges;
+
+int sync_file_range(int fd, off_t offset, off_t bytes, unsigned flags)
+{
+    n_ranges += flags & SYNC_FILE_RANGE_WAIT_AFTER ? 1 : 0;
+    errno = range_error;
+    return range_error && (flags & SYNC_FILE_RANGE_WAIT_AFTER) ? -1 : 0;
+}
+
 static int set_up(void **state)
 {
     const char *base = getenv("TMPDIR");
@@ -219,6 +230,32 @@ static void test_large(void **state)
     free(words);
 }
 
+/* Parts of a large file are on the disk before its end is written. A disk that fails then is told, since fsync does not tell it
+ * again; a file system without that call is none that fails. */
+static void test_parts_are_synced(void **state)
+{
+    static const int errors[] = {0, ENOSYS, EINVAL, EIO, ENOSPC};
+    enum { BYTES = 1 << 26, PARTS = 3 };
+    char *part = calloc(1, BYTES);
+    assert_non_null(part);
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        const bool fails = errors[i] == EIO || errors[i] == ENOSPC;
+        atomic_file f;
+        comet_status status = atomic_file_begin(&f, target);
+        assert_int_equal(status, COMET_OK);
+        n_ranges = 0;
+        range_error = errors[i];
+        for (int k = 0; k < PARTS && status == COMET_OK; k++)
+            status = atomic_file_write(&f, part, BYTES);
+        assert_int_equal(status, fails ? COMET_ERROR_IO : COMET_OK);
+        assert_int_equal(n_ranges, fails ? 1 : PARTS - 1);
+        atomic_file_abandon(&f);
+    }
+    range_error = 0;
+    free(part);
+    assert_int_equal(count_names(false), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -230,6 +267,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_abandon, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_patch, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_large, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_parts_are_synced, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include "train/files/onnx_file.h"
 #include "train/files/tensor_file.h"
 #include "train/files/torch_file.h"
+#include "train/graph/ranks.h"
 #include "train/graph/saving.h"
 
 static const char statistic_suffix[] = ".running_var", counter_suffix[] = ".num_batches_tracked";
@@ -136,6 +137,7 @@ static comet_status fill_item(void *user, size_t index, uint64_t first, uint64_t
         memset(elements, 0, 8);
         return COMET_OK;
     }
+    ranks_mark(list->model); /* other ranks wait while this one writes */
     const comet_status status = model_tensor_read_part(list->model, item->index, first, n, elements);
     if (status != COMET_OK || !list->finite_only)
         return status;

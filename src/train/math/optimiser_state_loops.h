@@ -15,7 +15,7 @@ enum {
     STATE_TILE = 512, /* floats that are decoded at once: state, draws, weights and gradients stay in the first cache */
     CODE_MOST = 127,  /* of the momentum */
     SCALE_MOST = 227, /* 2^100: floats beyond 127^2 times that count as not finite */
-    SCALE_LEAST = 27, /* 2^-100: blocks below are zeros */
+    SCALE_LEAST = 27, /* 2^-100: smaller blocks have small codes */
     SCALE_NOT_FINITE = 255,
     MANTISSA = 4, /* bits of a second moment's */
     MANTISSA_CUT = 23 - MANTISSA,
@@ -144,8 +144,8 @@ ISA_INLINED void decode_momentum(coded_tile *t, size_t n_blocks, float *x)
 ISA_INLINED uint32_t momentum_scale(uint32_t most_bits)
 {
     const uint32_t bits = bits_of(float_of(most_bits) / (float)(CODE_MOST * CODE_MOST)), up = (bits + 0x7fffffu) >> 23,
-                   scale = up | 1;
-    return most_bits >= 0x7f800000u || scale > SCALE_MOST ? SCALE_NOT_FINITE : scale < SCALE_LEAST ? 0 : scale;
+                   scale = up | 1, at_least = scale < SCALE_LEAST ? SCALE_LEAST : scale;
+    return most_bits == 0 ? 0 : most_bits >= 0x7f800000u || scale > SCALE_MOST ? SCALE_NOT_FINITE : at_least;
 }
 
 ISA_INLINED void encode_momentum(coded_tile *t, size_t n_blocks, const float *x, const uint32_t *draws, uint32_t shift)

@@ -124,6 +124,12 @@ static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores
     return status == COMET_ERROR_IO && t->p->model.compression.spill_folder ? spill_failed(t) : status;
 }
 
+/* A step that writes activations, or spills what it stores, waits for the disk. */
+static comet_rank_phase phase_of_step(const trainer *t)
+{
+    return dump_is_due(t) || t->p->model.compression.spill_folder ? COMET_PHASE_FILES : COMET_PHASE_STEP;
+}
+
 /* Forward and backward of the next batch, the `offset`-th since the last update; its scores are added to *sum. */
 static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
 {
@@ -138,7 +144,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
         return status;
     if (end)
         return comet_fail(COMET_ERROR_CORRUPT, "the loader ended before the run");
-    trainer_mark(t, COMET_PHASE_STEP);
+    trainer_mark(t, phase_of_step(t));
     status = check_position(t, &batch, offset);
     if (status == COMET_OK)
         status = gradients(t, &batch, &scores);
@@ -183,7 +189,7 @@ static void tell_withdrawal(trainer *t, const comet_compression_figures *f)
                  f->n_nonfinite, f->nonfinite_layer ? f->nonfinite_layer : "? (of another rank)");
     else
         snprintf(why, sizeof why, "the loss of a batch was far above that of the steps before (is the rate too high?)");
-    trainer_note(t, "step %" PRIu64 ": %s; until bounds are known again tensors are near-lossless", t->state.step, why);
+    trainer_note(t, "step %" PRIu64 ": %s; bounds are narrow until they are known again", t->state.step, why);
 }
 
 static void tell_compression(trainer *t)

@@ -46,8 +46,9 @@ typedef struct trainer {
     double *rank_waited;              /* with rank_trained: see comet_train_event */
     double *rank_trained;
     uint64_t *rank_peaks;
-    uint64_t n_skipped_elsewhere;     /* by other ranks */
-    uint64_t sent_bytes, plain_bytes; /* of all ranks, as of the last trainer_collect */
+    uint64_t n_skipped_elsewhere;       /* by other ranks */
+    uint64_t sent_bytes, plain_bytes;   /* of all ranks in this training, as of the last trainer_collect */
+    uint64_t sent_before, plain_before; /* by this rank, in a search for a rate */
 } trainer;
 
 static inline bool stop_asked(const trainer *t)

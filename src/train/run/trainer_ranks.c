@@ -16,12 +16,23 @@
 /* Numbers that go round beside one of each rank. */
 enum { N_JOINT = 3 };
 
+static comet_ranks_figures figures_of(const trainer *t)
+{
+    comet_ranks_figures figures = {.size = sizeof figures};
+    if (!t->ranks || t->ranks->describe(t->ranks->self, &figures) != COMET_OK)
+        return (comet_ranks_figures){.size = sizeof figures};
+    return figures;
+}
+
 comet_status trainer_ranks_begin(trainer *t)
 {
     const comet_ranks *r = t->p->model.ranks;
     t->ranks = r && r->n_ranks > 1 ? r : NULL;
     if (!t->ranks)
         return COMET_OK;
+    const comet_ranks_figures before = figures_of(t);
+    t->sent_before = before.bytes_sent;
+    t->plain_before = before.bytes_plain;
     t->votes = calloc(N_JOINT + 2 * (size_t)r->n_ranks, sizeof *t->votes);
     t->rank_waited = calloc(r->n_ranks, sizeof *t->rank_waited);
     t->rank_trained = calloc(r->n_ranks, sizeof *t->rank_trained);
@@ -47,14 +58,6 @@ void trainer_mark(const trainer *t, comet_rank_phase phase)
 }
 
 /* ---- agreement ---- */
-
-static comet_ranks_figures figures_of(const trainer *t)
-{
-    comet_ranks_figures figures = {.size = sizeof figures};
-    if (!t->ranks || t->ranks->describe(t->ranks->self, &figures) != COMET_OK)
-        return (comet_ranks_figures){.size = sizeof figures};
-    return figures;
-}
 
 static double seconds_waited(const trainer *t)
 {
@@ -99,8 +102,8 @@ comet_status trainer_collect(trainer *t)
     const double here = (double)trainer_loaded(t).n_skipped;
     memset(t->votes, 0, (N_JOINT + r->n_ranks) * sizeof *t->votes);
     t->votes[0] = here;
-    t->votes[1] = (double)figures.bytes_sent;
-    t->votes[2] = (double)figures.bytes_plain;
+    t->votes[1] = (double)(figures.bytes_sent - t->sent_before);
+    t->votes[2] = (double)(figures.bytes_plain - t->plain_before);
     t->votes[N_JOINT + r->rank] = (double)comet_peak_rss();
     TRY(r->sum(r->self, t->votes, N_JOINT + r->n_ranks));
     t->n_skipped_elsewhere = (uint64_t)(t->votes[0] - here);

@@ -34,6 +34,8 @@ run 0 plan --net wide.txt -j 1 --batch 64 --peak --compress fast --json
 if awk -F'"bytes":|"peak_bytes":' 'NR == 1 { peak = $2 + 0 } NR > 1 { sum += $2 } END { exit !(NR > 5 && sum == peak) }' .out; then pass; else fault "lines of the peak do not add up"; fi
 run 2 plan --net wide.txt --peak --ranks 2
 err_has '--peak is about one batch of one process'
+run 2 plan --gpu a100 --peak
+err_has '--peak is about one batch of one process'
 run 2 plan --net wide.txt --compress fast
 
 # Within 10 % of the peak of a run; activations are most of this one.

@@ -67,7 +67,7 @@ err_has 'fresh holds no run yet: this is a new one'
 # A rate that throws the net far off: bounds are withdrawn, and that is told.
 run 0 train $settings --schedule constant --rate 0.01 --max-steps 20 --out spike
 shell 0 '"$comet" train $settings --schedule constant --rate 20 --max-steps 24 --out spike --resume --log spike.jsonl || true' # may diverge
-err_has 'step 2[0-9]: the loss of a batch was far above that of the steps before (is the rate too high.); until bounds are known again tensors are near-lossless'
+err_has 'step 2[0-9]: the loss of a batch was far above that of the steps before (is the rate too high.); bounds are narrow until they are known again'
 if [ "$(grep -c '"event":"note".*far above' spike.jsonl)" -eq 1 ]; then pass; else fault "not told once"; fi
 
 # ---- a full disk ----

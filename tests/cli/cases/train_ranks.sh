@@ -125,7 +125,8 @@ for mpi in $launchers; do
     has report.html '<th scope="row">ranks</th><td>2 processes, gradients travel as bf16, sent .* instead of '
     shell 0 "$(together 2 train $settings --reduce mpi --json)"
     # A search for a rate, gradients that add up or are clipped, a budget for each rank.
-    shell 0 "$(together 2 train $settings --rate find --max-steps 10 --json)"
+    shell 0 "$(together 2 train $settings --rate find --max-steps 60 --json --log find-$mpi.jsonl)"
+    sent_bytes find-$mpi.jsonl 1 1 # without those of the search
     shell 0 "$(together 2 train $settings --accumulate 2 --clip 1 --shard-optimiser --max-steps 10 --json)"
     shell 0 "$(together 2 train $settings --memory 2GiB --max-steps 10 --json)"
     refused 2 train $settings --memory 10MiB
