@@ -1,5 +1,5 @@
 /*
- * The speed of level fast on a GPU, by a model of what its kernels execute (gpu_counts.h, counted in an interpreter of their
+ * The speed of the codec on a GPU, by a model of what its kernels execute (gpu_counts.h, counted in an interpreter of their
  * PTX):
  *
  *   a stage     takes the cycles of its busiest unit: schedulers (4 instructions of warps a cycle and multiprocessor), pipes
@@ -40,7 +40,7 @@ static const device devices[] = {
 };
 
 typedef struct count {
-    const char *tensor, *direction, *kernel, *stage;
+    const char *tensor, *call, *kernel, *stage; /* "ratio" rows: the level in place of the kernel */
     double slots, integers, products, conversions, turns, doubles, asked_bytes, read_bytes, written_bytes; /* for an element */
 } count;
 
@@ -49,7 +49,12 @@ static const count counts[] = {
 };
 
 static const char *const tensors[] = {"relu", "bn"};
-static const char *const directions[] = {"encode", "decode"};
+/* `name` is that of the table. */
+typedef struct call {
+    const char *name, *level, *direction;
+} call;
+
+static const call calls[] = {{"encode", "fast", "encode"}, {"decode", "fast", "decode"}, {"decode dense", "dense", "decode"}};
 
 /* ---- the model ---- */
 
@@ -84,7 +89,7 @@ typedef struct forecast {
 
 static bool same_kernel(const count *a, const count *b)
 {
-    return strcmp(a->tensor, b->tensor) == 0 && strcmp(a->direction, b->direction) == 0 && strcmp(a->kernel, b->kernel) == 0;
+    return strcmp(a->tensor, b->tensor) == 0 && strcmp(a->call, b->call) == 0 && strcmp(a->kernel, b->kernel) == 0;
 }
 
 /* Rows from *i on are of one kernel; goes on to the next. */
@@ -107,15 +112,15 @@ static void add_kernel(const device *d, size_t *i, forecast *f)
     f->memory_seconds += memory > computing ? memory : 0;
 }
 
-static forecast predict(const device *d, const char *tensor, const char *direction)
+static forecast predict(const device *d, const char *tensor, const call *what)
 {
     forecast f = {.ratio = 0};
     for (size_t i = 0; i < N_ITEMS(counts);) {
         const count *c = &counts[i];
-        const bool is_ratio = strcmp(c->direction, "ratio") == 0;
-        if (strcmp(c->tensor, tensor) == 0 && is_ratio)
+        const bool is_ratio = strcmp(c->call, "ratio") == 0;
+        if (strcmp(c->tensor, tensor) == 0 && is_ratio && strcmp(c->kernel, what->level) == 0)
             f.ratio = c->slots;
-        if (strcmp(c->tensor, tensor) == 0 && strcmp(c->direction, direction) == 0)
+        if (strcmp(c->tensor, tensor) == 0 && strcmp(c->call, what->name) == 0)
             add_kernel(d, &i, &f);
         else
             i++;
@@ -130,14 +135,14 @@ static double speed(const forecast *f)
 
 /* ---- printing ---- */
 
-static void print_stages(const device *d, const char *tensor, const char *direction, const forecast *f)
+static void print_stages(const device *d, const char *tensor, const char *name, const forecast *f)
 {
     for (size_t i = 0; i < N_ITEMS(counts); i++) {
         size_t unit;
         const count *c = &counts[i];
         const double share = stage_seconds(d, c, &unit) / f->seconds;
-        if (strcmp(c->tensor, tensor) == 0 && strcmp(c->direction, direction) == 0 && share >= 0.03)
-            printf("    %-11s %-48s %3.0f %%  %s\n", c->kernel, c->stage, 100 * share, unit_names[unit]);
+        if (strcmp(c->tensor, tensor) == 0 && strcmp(c->call, name) == 0 && share >= 0.03)
+            printf("    %-15s %-48s %3.0f %%  %s\n", c->kernel, c->stage, 100 * share, unit_names[unit]);
     }
 }
 
@@ -145,23 +150,24 @@ static void print_tables(const device *d)
 {
     printf("%s: %g multiprocessors at %g GHz, memory of %g GB/s. By a model: no GPU has run it.\n", d->name, d->n_units,
            d->clock, d->bandwidth);
-    printf("level fast, f32, a tensor of %g MB\n", TENSOR_BYTES / 1e6);
+    printf("f32, a tensor of %g MB\n", TENSOR_BYTES / 1e6);
     for (size_t t = 0; t < N_ITEMS(tensors); t++)
-        for (size_t k = 0; k < N_ITEMS(directions); k++) {
-            const forecast f = predict(d, tensors[t], directions[k]);
-            printf("  %-4s ratio %.1f, %s: %.0f GB/s, %.0f %% of memory's speed; time by stage:\n", tensors[t], f.ratio,
-                   directions[k], speed(&f) / 1e9, 100 * speed(&f) / (d->bandwidth * 1e9));
-            print_stages(d, tensors[t], directions[k], &f);
+        for (size_t k = 0; k < N_ITEMS(calls); k++) {
+            const forecast f = predict(d, tensors[t], &calls[k]);
+            printf("  %-4s level %s, ratio %.1f, %s: %.0f GB/s, %.0f %% of memory's speed; time by stage:\n", tensors[t],
+                   calls[k].level, f.ratio, calls[k].direction, speed(&f) / 1e9, 100 * speed(&f) / (d->bandwidth * 1e9));
+            print_stages(d, tensors[t], calls[k].name, &f);
         }
 }
 
-static cli_exit print_object(const device *d, const char *tensor, const char *direction)
+static cli_exit print_object(const device *d, const char *tensor, const call *what)
 {
-    const forecast f = predict(d, tensor, direction);
+    const forecast f = predict(d, tensor, what);
     json j = json_begin();
     json_add_text(&j, "gpu", d->name);
     json_add_text(&j, "tensor", tensor);
-    json_add_text(&j, "direction", direction);
+    json_add_text(&j, "level", what->level);
+    json_add_text(&j, "direction", what->direction);
     json_add_double(&j, "ratio", f.ratio);
     json_add_double(&j, "bytes_per_s", speed(&f));
     json_add_double(&j, "memory_bytes_per_s", d->bandwidth * 1e9);
@@ -177,8 +183,8 @@ static cli_exit print_objects(const device *d)
 {
     cli_exit code = CLI_OK;
     for (size_t t = 0; t < N_ITEMS(tensors); t++)
-        for (size_t k = 0; k < N_ITEMS(directions) && code == CLI_OK; k++)
-            code = print_object(d, tensors[t], directions[k]);
+        for (size_t k = 0; k < N_ITEMS(calls) && code == CLI_OK; k++)
+            code = print_object(d, tensors[t], &calls[k]);
     return code;
 }
 

@@ -1,4 +1,4 @@
-/* comet plan --gpu: how fast level fast is on a GPU, by a model. */
+/* comet plan --gpu: how fast the codec is on a GPU, by a model. */
 #ifndef COMET_CLI_PLAN_GPU_H
 #define COMET_CLI_PLAN_GPU_H
 

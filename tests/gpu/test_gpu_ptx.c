@@ -1,16 +1,18 @@
 /*
  * nvcc's PTX of the kernels against the library, through the CUDA back end and a mock of the driver that interprets it: random
  * tensors of every type and layout, damaged frames, in three orders of warps, watched for conflicts in shared memory; and the
- * golden frames. COMET_GPU_CASES, COMET_GPU_SEED and COMET_GPU_DAMAGED as in test_gpu_fibers.c.
+ * golden frames. COMET_GPU_CASES, COMET_GPU_SEED, COMET_GPU_DAMAGED and COMET_GPU_MOST as in test_gpu_fibers.c.
  */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "gpu/backend.h"
 #include "gpu/device.h"
 #include "gpu/gpu_testing.h"
 #include "gpu/mock_library.h"
+#include "gpu/ptx/ptx.h"
 
 static comet_gpu *gpu;
 
@@ -28,6 +30,7 @@ static void run_cases(const char *what, bool watch, uint64_t n_cases, uint64_t m
     const uint64_t begin = gpu_test_number("COMET_GPU_SEED", 1);
     const clock_t began = clock();
     n_cases = gpu_test_number("COMET_GPU_CASES", n_cases);
+    most = gpu_test_number("COMET_GPU_MOST", most);
     n_damaged = (size_t)gpu_test_number("COMET_GPU_DAMAGED", n_damaged);
     rig r = {.gpu = gpu};
     for (uint64_t seed = begin; seed < begin + n_cases; seed++) {
@@ -42,9 +45,39 @@ static void run_cases(const char *what, bool watch, uint64_t n_cases, uint64_t m
     report(what, &r, began);
 }
 
+/* How many of a kernel's instructions some thread has executed. */
+static double executed_share(const char *name)
+{
+    int (*counted)(const char *, mock_kernel_counts *);
+    mock_kernel_counts c;
+    size_t n = 0;
+    mock_find("mock_cuda_kernel_counts", &counted);
+    if (counted(name, &c) != 0)
+        return 0;
+    for (size_t i = 0; i < ptx_kernel_ops(c.kernel); i++)
+        n += c.counts[i].issued > 0;
+    return (double)n / (double)ptx_kernel_ops(c.kernel);
+}
+
+/* What no case executes is not compared. */
+static void check_executed(double least)
+{
+    for (int k = 0; k < N_GPU_KERNELS; k++) {
+        const char *name = gpu_kernel_name((enum gpu_kernel)k);
+        const double share = executed_share(name);
+        printf("%s: %.1f %% of its instructions were executed\n", name, 100 * share);
+        if (share < least && k != GPU_RESET_ARENA) /* arenas: test_gpu_calls.c */
+            fail_because("%s: %.1f %% of its instructions were executed, expected %.0f", name, 100 * share, 100 * least);
+    }
+}
+
 static void test_cases(void **state)
 {
+    mock_set("count=1");
     run_cases("cases", false, 60, 40000, 3);
+    mock_set("count=0");
+    if (!getenv("COMET_GPU_CASES"))
+        check_executed(0.7);
 }
 
 static void test_watched(void **state)
@@ -52,7 +85,7 @@ static void test_watched(void **state)
     run_cases("watched", true, 40, 15000, 2);
 }
 
-/* Golden frames of level fast with chunks that a device takes; encode may have others. */
+/* Golden frames with chunks that a device takes; encode may have others. */
 static bool decode_golden(rig *r, const char *name)
 {
     comet_gpu_plan plan;

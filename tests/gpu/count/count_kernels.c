@@ -2,11 +2,12 @@
  * Counts what the GPU's kernels execute, by stage, for the model of `comet plan --gpu`: runs them on a tensor through the CUDA
  * back end and the mock of the driver, and writes rows of cli/train/gpu_counts.h. tools/count_gpu calls it.
  *
- * usage: count_kernels MOCK KIND TENSOR BOUND PTX16 PTX32 SOURCE SASS
+ * usage: count_kernels MOCK KIND LEVEL TENSOR BOUND PTX16 PTX32 SOURCE SASS
  *
- * TENSOR has bare f32 elements, 2 x 64 x 56 x 56 of them. PTX16 and PTX32 are the kernels compiled with -lineinfo from SOURCE,
- * whose comments `---- name ----` in kernels name the stages; "-" for one stage a kernel. SASS is the output
- * of tools/count_sass; "-" for as many instructions as there are in the PTX.
+ * LEVEL is fast, encoded and decoded, or dense, which is decoded only. TENSOR has bare f32 elements, 2 x 64 x 56 x 56 of them.
+ * PTX16 and PTX32 are the kernels compiled with -lineinfo from SOURCE, whose comments `---- name ----` in kernels name the
+ * stages; "-" for one stage a kernel. SASS is the output of tools/count_sass; "-" for as many instructions as there are in the
+ * PTX.
  *
  * An instruction of PTX has a number of slots, what a scheduler issues for it, by its type (`costs`). The slots of a kernel are
  * scaled so that they add up to the instructions that ptxas makes of it, and arithmetic is shared out among two pipes as ptxas
@@ -167,6 +168,7 @@ typedef struct job_run {
     comet_gpu_plan plan;
     comet_gpu_pointer x, frame, work, result;
     uint64_t frame_bytes;
+    bool dense;
 } job_run;
 
 static comet_gpu_pointer room(comet_gpu *gpu, uint64_t bytes)
@@ -180,7 +182,7 @@ static void prepare(job_run *r, const char *path, double bound)
 {
     const blob file = read_file("", path);
     r->tensor = tensor_of(COMET_DTYPE_F32, COMET_LAYOUT_PLANAR, 4, dims);
-    r->params = params_of(COMET_LEVEL_FAST, bound);
+    r->params = params_of(r->dense ? COMET_LEVEL_DENSE : COMET_LEVEL_FAST, bound);
     r->params.profile = COMET_PROFILE_DEVICE;
     comet_gpu_plan_init(&r->plan);
     assert_ok(comet_gpu_plan_tensor(&r->tensor, &r->params, &r->plan));
@@ -192,19 +194,32 @@ static void prepare(job_run *r, const char *path, double bound)
     r->work = room(r->gpu, most > r->plan.decode_bytes ? most : r->plan.decode_bytes);
     r->result = room(r->gpu, sizeof(comet_gpu_result));
     assert_ok(comet_gpu_write(r->gpu, r->x, file.data, file.bytes));
+    if (r->dense) { /* the device only decodes it */
+        const blob frame = encode(NULL, &r->tensor, &r->params, file.data, NULL);
+        assert_ok(comet_gpu_write(r->gpu, r->frame, frame.data, frame.bytes));
+        r->frame_bytes = frame.bytes;
+        free(frame.data);
+    }
     free(file.data);
+}
+
+static comet_gpu_result result_of(const job_run *r)
+{
+    comet_gpu_result result;
+    assert_ok(comet_gpu_read(r->gpu, r->result, &result, sizeof result));
+    assert_int_equal(result.status, COMET_OK);
+    return result;
 }
 
 static void execute(job_run *r)
 {
-    comet_gpu_result result;
-    assert_ok(comet_gpu_encode(r->gpu, &r->tensor, &r->params, r->x, r->frame, r->plan.frame_bytes, r->work, r->result, NULL));
-    assert_ok(comet_gpu_read(r->gpu, r->result, &result, sizeof result));
-    assert_int_equal(result.status, COMET_OK);
-    r->frame_bytes = result.bytes;
-    assert_ok(comet_gpu_decode(r->gpu, &r->tensor, &r->params, r->frame, result.bytes, r->x, r->work, r->result, NULL));
-    assert_ok(comet_gpu_read(r->gpu, r->result, &result, sizeof result));
-    assert_int_equal(result.status, COMET_OK);
+    if (!r->dense) {
+        assert_ok(
+            comet_gpu_encode(r->gpu, &r->tensor, &r->params, r->x, r->frame, r->plan.frame_bytes, r->work, r->result, NULL));
+        r->frame_bytes = result_of(r).bytes;
+    }
+    assert_ok(comet_gpu_decode(r->gpu, &r->tensor, &r->params, r->frame, r->frame_bytes, r->x, r->work, r->result, NULL));
+    result_of(r);
 }
 
 /* ---- rows ---- */
@@ -226,7 +241,7 @@ static sass sass_of(const char *table, const char *kernel)
     return found;
 }
 
-static void print_kernel(const job_run *r, const char *kind, const char *direction, const mock_kernel_counts *c, const tally *t,
+static void print_kernel(const job_run *r, const char *kind, const char *call, const mock_kernel_counts *c, const tally *t,
                          const sass *made)
 {
     const double n = (double)r->plan.n_elements, factor = made->all > 0 ? made->all / t->slots_written : 1;
@@ -238,52 +253,71 @@ static void print_kernel(const job_run *r, const char *kind, const char *directi
             products = (s->pipe[PIPE_INT] + s->pipe[PIPE_FMA]) * made->products / arithmetic;
             integers = (s->pipe[PIPE_INT] + s->pipe[PIPE_FMA]) * made->integers / arithmetic;
         }
-        printf("    {\"%s\", \"%s\", \"%s\", \"%s\", %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g},\n", kind, direction,
+        printf("    {\"%s\", \"%s\", \"%s\", \"%s\", %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g, %.4g},\n", kind, call,
                ptx_kernel_name(c->kernel), s->name, factor * s->slots / n, factor * integers / n, factor * products / n,
                s->pipe[PIPE_XU] / n, s->pipe[PIPE_LSU] / n, s->pipe[PIPE_FP64] / n, 32 * s->sectors / n,
                i ? 0 : 32 * (double)c->sectors_read / n, i ? 0 : 32 * (double)c->sectors_written / n);
     }
 }
 
-int main(int argc, char **argv)
+/* The kernels of a call, in the order of their launches. */
+static const struct {
+    const char *kernel, *call;
+    int wide;
+} kernels[] = {{"encode_16", "encode", 0},
+               {"encode_32", "encode", 1},
+               {"place", "encode", 0},
+               {"compact", "encode", 0},
+               {"open_frame", "decode", 0},
+               {"decode_16", "decode", 0},
+               {"decode_32", "decode", 1},
+               {"check_index", "decode", 0},
+               {"open_frame", "decode dense", 0},
+               {"decode_parts_16", "decode dense", 0},
+               {"decode_parts_32", "decode dense", 1},
+               {"put_outliers", "decode dense", 0},
+               {"check_index", "decode dense", 0}};
+
+static void print_all(const job_run *r, const char *kind, ptx_module *const lines[2], const char *source, const char *table)
 {
-    static const struct {
-        const char *kernel, *direction;
-        int wide;
-    } kernels[] = {{"encode_16", "encode", 0}, {"encode_32", "encode", 1},  {"place", "encode", 0},
-                   {"compact", "encode", 0},   {"open_frame", "decode", 0}, {"decode_16", "decode", 0},
-                   {"decode_32", "decode", 1}, {"check_index", "decode", 0}};
-    if (argc != 9) {
-        fprintf(stderr, "usage: count_kernels MOCK KIND TENSOR BOUND PTX16 PTX32 SOURCE SASS\n");
-        return 2;
-    }
-    char why[PTX_WHY_BYTES];
-    const bool by_line = strcmp(argv[5], "-") != 0;
-    char *source = by_line ? read_text(argv[7]) : NULL, *table = strcmp(argv[8], "-") != 0 ? read_text(argv[8]) : NULL;
-    ptx_module *lines[2] = {NULL, NULL};
-    for (int i = 0; i < 2 && by_line; i++) {
-        char *text = read_text(argv[5 + i]);
-        lines[i] = ptx_module_make(text, why);
-        if (!lines[i])
-            fail_because("%s: %s", argv[5 + i], why);
-        free(text);
-    }
-    mock_open_library(argv[1], "count=1");
-    job_run r = {.gpu = NULL};
-    prepare(&r, argv[3], strtod(argv[4], NULL));
-    execute(&r);
-    printf("    {\"%s\", \"ratio\", \"\", \"\", %.4g, 0, 0, 0, 0, 0, 0, 0, 0},\n", argv[2],
-           (double)r.plan.tensor_bytes / (double)r.frame_bytes);
     int (*counted)(const char *, mock_kernel_counts *);
     mock_find("mock_cuda_kernel_counts", &counted);
+    printf("    {\"%s\", \"ratio\", \"%s\", \"\", %.4g, 0, 0, 0, 0, 0, 0, 0, 0},\n", kind, r->dense ? "dense" : "fast",
+           (double)r->plan.tensor_bytes / (double)r->frame_bytes);
     for (size_t i = 0; i < COUNT_OF(kernels); i++) {
+        if ((strcmp(kernels[i].call, "decode dense") == 0) != r->dense)
+            continue;
         mock_kernel_counts c;
         tally t;
         assert_int_equal(counted(kernels[i].kernel, &c), 0);
         tally_kernel(&c, lines[kernels[i].wide], source, &t);
         const sass made = sass_of(table, kernels[i].kernel);
-        print_kernel(&r, argv[2], kernels[i].direction, &c, &t, &made);
+        print_kernel(r, kind, kernels[i].call, &c, &t, &made);
     }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 10) {
+        fprintf(stderr, "usage: count_kernels MOCK KIND LEVEL TENSOR BOUND PTX16 PTX32 SOURCE SASS\n");
+        return 2;
+    }
+    char why[PTX_WHY_BYTES];
+    const bool by_line = strcmp(argv[6], "-") != 0;
+    char *source = by_line ? read_text(argv[8]) : NULL, *table = strcmp(argv[9], "-") != 0 ? read_text(argv[9]) : NULL;
+    ptx_module *lines[2] = {NULL, NULL};
+    for (int i = 0; i < 2 && by_line; i++) {
+        char *text = read_text(argv[6 + i]);
+        lines[i] = ptx_module_make(text, why);
+        if (!lines[i])
+            fail_because("%s: %s", argv[6 + i], why);
+        free(text);
+    }
+    mock_open_library(argv[1], "count=1");
+    job_run r = {.dense = strcmp(argv[3], "dense") == 0};
+    prepare(&r, argv[4], strtod(argv[5], NULL));
+    execute(&r);
+    print_all(&r, argv[2], lines, source, table);
     comet_gpu_close(r.gpu);
     return 0;
 }
