@@ -78,7 +78,7 @@ if [ -n "$device" ]; then
     is_json
     out_has "\"bound_ok\":true,\"zeros_kept\":true,\"device\":\"$device\",\"same_bytes\":true"
     run 3 bench codec relu.npy -e 0.1std --device "$device" -l dense --seconds 0 --repeat 1
-    err_has 'a GPU takes level fast only'
+    err_has 'a GPU decodes level dense, but does not make it'
 fi
 run 2 bench codec relu.npy --device metal:0 --seconds 0 --repeat 1
 err_has 'names no device'
