@@ -1,8 +1,8 @@
+/* clang-format off */
 /* What the GPU's kernels execute for each element; made by tools/count_gpu, see there. Columns: the tensor, the call, the kernel,
  * its stage, instructions of warps in all, those of the pipes for integers, products, and conversions, turns of the load-store
  * unit, double precision, bytes of sectors asked for, bytes read and written in memory. Rows "ratio" have that of the tensor at
  * a level. */
-/* clang-format off */
     {"relu", "ratio", "fast", "", 8.191, 0, 0, 0, 0, 0, 0, 0, 0},
     {"relu", "encode", "encode_16", "start", 0.08638, 0.05022, 0.03616, 0, 0, 0, 0, 4.001, 0.4912},
     {"relu", "encode", "encode_16", "bytes", 1.257, 0.6508, 0.4686, 0, 0.1275, 0, 8.503, 0, 0},
@@ -67,4 +67,3 @@
     {"bn", "decode dense", "decode_parts_32", "parts", 0.0001072, 0, 0, 0, 0, 0, 0, 0, 0},
     {"bn", "decode dense", "put_outliers", "start", 0.002483, 0.001511, 0.0005443, 0, 5.979e-05, 0, 0.007653, 0.0003189, 0},
     {"bn", "decode dense", "check_index", "start", 0.0005572, 0.0002191, 0.0002191, 0, 1.121e-05, 0, 0.001116, 0.0001594, 0},
-/* clang-format on */
