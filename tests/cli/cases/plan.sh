@@ -35,7 +35,7 @@ if awk -F'"bytes":|"peak_bytes":' 'NR == 1 { peak = $2 + 0 } NR > 1 { sum += $2 
 run 2 plan --net wide.txt --peak --ranks 2
 err_has '--peak is about one batch of one process'
 run 2 plan --gpu a100 --peak
-err_has '--peak is about one batch of one process'
+err_has '--gpu is about the codec alone'
 run 2 plan --net wide.txt --compress fast
 
 # Within 10 % of the peak of a run; activations are most of this one.
