@@ -188,6 +188,23 @@ FUNCTION void report_damage(GLOBAL gpu_result *result, u32 chunk)
     GLOBAL_MIN(&result->chunk, chunk);
 }
 
+/* A chunk that is stored as it is, by the build for 16 bits: elements number, number + step ... are this thread's. */
+FUNCTION void take_raw(const gpu_job *job, const bytes_in *in, u32 bytes, GLOBAL u8 *x, GLOBAL gpu_result *result, u64 chunk,
+                       u32 number, u32 step)
+{
+    const u64 first = chunk * job->chunk_elements;
+    const u32 n = (u32)(job->n_elements - first < job->chunk_elements ? job->n_elements - first : job->chunk_elements);
+    if (CODE_BITS != 16)
+        return;
+    if (u32_at(in, 0) != 0 || bytes != RAW_HEADER + n * job->element_bytes) {
+        if (number == 0)
+            report_damage(result, (u32)chunk);
+        return;
+    }
+    for (u32 i = number; i < n; i += step)
+        store_element(x, first + i, job->type, element_bits_at(in, RAW_HEADER + i * job->element_bytes, job->type));
+}
+
 /* Raw chunks and those with codes of CODE_BITS; the other build of the kernel takes the others. */
 KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_buffer, const gpu_job job)
 {
@@ -211,15 +228,7 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     const u32 head = bytes >= RAW_HEADER ? u32_at(&in, 0) : 0xffu;
 
     if ((head & 0xffu) == PAYLOAD_RAW) {
-        if (CODE_BITS != 16)
-            return;
-        if (head != 0 || bytes != RAW_HEADER + n * job.element_bytes) {
-            if (t == 0)
-                report_damage(result, (u32)chunk);
-            return;
-        }
-        for (u32 i = t; i < n; i += GROUP)
-            store_element(x, first + i, job.type, element_bits_at(&in, RAW_HEADER + i * job.element_bytes, job.type));
+        take_raw(&job, &in, bytes, x, result, chunk, t, GROUP);
         return;
     }
     if ((head & 0xffffu) == (PAYLOAD_FAST | (u32)((48 - CODE_BITS) / 32) << 8))

@@ -326,15 +326,7 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
     const u32 head = bytes >= RAW_HEADER ? u32_at(&in, 0) : 0xffu;
 
     if ((head & 0xffu) == PAYLOAD_RAW) {
-        if (CODE_BITS != 16)
-            return;
-        if (head != 0 || bytes != RAW_HEADER + n * job.element_bytes) {
-            if (t == 0)
-                report_damage(result, (u32)chunk);
-            return;
-        }
-        for (u32 i = share * GROUP + t; i < n; i += job.groups * GROUP)
-            store_element(x, first + i, job.type, element_bits_at(&in, RAW_HEADER + i * job.element_bytes, job.type));
+        take_raw(&job, &in, bytes, x, result, chunk, share * GROUP + t, job.groups * GROUP);
         return;
     }
     if ((head & 0xffffu) == (PAYLOAD_PARTS | (u32)((48 - CODE_BITS) / 32) << 8))
