@@ -35,10 +35,10 @@ typedef struct comet_ranks_figures {
 
 /* What the thread that runs the model does, and so for how long it may seem to do nothing. */
 typedef enum comet_rank_phase {
-    COMET_PHASE_SAME = 0, /* what it did before */
-    COMET_PHASE_START,    /* all before the first update, and the end */
-    COMET_PHASE_STEP,
-    COMET_PHASE_FILES, /* reads data or writes a checkpoint */
+    COMET_RANK_SAME = 0, /* what it did before */
+    COMET_RANK_START,    /* all before the first update, and the end */
+    COMET_RANK_STEP,
+    COMET_RANK_FILES, /* reads data or writes a checkpoint */
 } comet_rank_phase;
 
 typedef struct comet_ranks {

@@ -4,16 +4,16 @@
 static const double asleep_seconds = 2, times_longest = 10;
 
 /* By phase, in hung_seconds. SAME is no phase. */
-static const double phase_factors[PULSE_PHASES] = {[COMET_PHASE_START] = 80, [COMET_PHASE_STEP] = 1, [COMET_PHASE_FILES] = 8};
+static const double phase_factors[PULSE_PHASES] = {[COMET_RANK_START] = 80, [COMET_RANK_STEP] = 1, [COMET_RANK_FILES] = 8};
 
 void pulse_begin(pulse *p, double hung_seconds)
 {
-    *p = (pulse){.hung_seconds = hung_seconds, .phase = COMET_PHASE_START, .phase_seen = COMET_PHASE_START};
+    *p = (pulse){.hung_seconds = hung_seconds, .phase = COMET_RANK_START, .phase_seen = COMET_RANK_START};
 }
 
 void pulse_mark(pulse *p, comet_rank_phase phase)
 {
-    if (phase != COMET_PHASE_SAME)
+    if (phase != COMET_RANK_SAME)
         atomic_store_explicit(&p->phase, phase, memory_order_relaxed);
     atomic_fetch_add_explicit(&p->n_marks, 1, memory_order_release);
 }

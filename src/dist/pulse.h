@@ -9,7 +9,7 @@
 
 #include "comet/ranks.h"
 
-enum { PULSE_PHASES = COMET_PHASE_FILES + 1 };
+enum { PULSE_PHASES = COMET_RANK_FILES + 1 };
 
 /* What a rank tells of itself, in seconds. */
 typedef struct pulse_report {

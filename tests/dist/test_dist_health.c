@@ -58,7 +58,7 @@ static void take_part(comet_ranks *ranks, comet_rank_phase phase, double seconds
     double value = 1;
     ranks->mark(ranks->self, phase);
     sleep_for(seconds);
-    ranks->mark(ranks->self, COMET_PHASE_SAME);
+    ranks->mark(ranks->self, COMET_RANK_SAME);
     assert_int_equal(ranks->sum(ranks->self, &value, 1), COMET_OK);
 }
 
@@ -67,10 +67,10 @@ static void take_part(comet_ranks *ranks, comet_rank_phase phase, double seconds
 static void be_slow(comet_ranks *ranks, void *arg)
 {
     const bool here = ranks->rank == *(const uint32_t *)arg;
-    take_part(ranks, COMET_PHASE_START, here ? 2.5 : 0);
-    take_part(ranks, COMET_PHASE_STEP, 2);
-    take_part(ranks, COMET_PHASE_FILES, here ? 2.5 : 0);
-    take_part(ranks, COMET_PHASE_STEP, here ? 3 : 0);
+    take_part(ranks, COMET_RANK_START, here ? 2.5 : 0);
+    take_part(ranks, COMET_RANK_STEP, 2);
+    take_part(ranks, COMET_RANK_FILES, here ? 2.5 : 0);
+    take_part(ranks, COMET_RANK_STEP, here ? 3 : 0);
 }
 
 static void hang(comet_ranks *ranks, void *arg)
@@ -78,7 +78,7 @@ static void hang(comet_ranks *ranks, void *arg)
     const uint32_t lazy = *(const uint32_t *)arg;
     const bool here = ranks->rank == lazy;
     char expected[64];
-    take_part(ranks, COMET_PHASE_STEP, 0.05);
+    take_part(ranks, COMET_RANK_STEP, 0.05);
     if (here)
         sleep_for(5);
     const double seconds = sum_until_broken(ranks);

@@ -18,7 +18,7 @@ static inline void ranks_mark(const comet_model *m)
 {
     const comet_ranks *r = m->params.ranks;
     if (r && r->mark)
-        r->mark(r->self, COMET_PHASE_SAME);
+        r->mark(r->self, COMET_RANK_SAME);
 }
 
 /* Sums over ranks. */

@@ -127,7 +127,7 @@ static comet_status gradients(trainer *t, const comet_batch *batch, comet_scores
 /* A step that writes activations, or spills what it stores, waits for the disk. */
 static comet_rank_phase phase_of_step(const trainer *t)
 {
-    return dump_is_due(t) || t->p->model.compression.spill_folder ? COMET_PHASE_FILES : COMET_PHASE_STEP;
+    return dump_is_due(t) || t->p->model.compression.spill_folder ? COMET_RANK_FILES : COMET_RANK_STEP;
 }
 
 /* Forward and backward of the next batch, the `offset`-th since the last update; its scores are added to *sum. */
@@ -136,7 +136,7 @@ static comet_status train_batch(trainer *t, uint64_t offset, comet_scores *sum)
     comet_batch batch;
     comet_scores scores = {0};
     bool end = false;
-    trainer_mark(t, COMET_PHASE_FILES);
+    trainer_mark(t, COMET_RANK_FILES);
     comet_status status = trainer_open_loader(t);
     if (status == COMET_OK)
         status = comet_loader_next(t->loader, &batch, &end);
@@ -222,7 +222,7 @@ static comet_status train_step(trainer *t)
     tally(t, &sum);
     t->train_seconds += comet_seconds() - began;
     trainer_count_queue(t, t->loader, t->p->train_data);
-    trainer_mark(t, COMET_PHASE_FILES); /* the log is a file */
+    trainer_mark(t, COMET_RANK_FILES); /* the log is a file */
     tell_compression(t);
     trainer_tell(t, COMET_EVENT_STEP, NULL);
     if (t->traced)

@@ -45,11 +45,11 @@ static comet_status test_batches(trainer *t, comet_loader *loader, test_sums *su
         comet_batch batch;
         comet_scores scores;
         bool end = false;
-        trainer_mark(t, COMET_PHASE_FILES);
+        trainer_mark(t, COMET_RANK_FILES);
         comet_status status = comet_loader_next(loader, &batch, &end);
         if (status != COMET_OK || end)
             return status;
-        trainer_mark(t, COMET_PHASE_STEP);
+        trainer_mark(t, COMET_RANK_STEP);
         status = comet_model_evaluate(t->model, batch.images, batch.labels, batch.n_valid, &scores);
         comet_loader_release(loader, &batch);
         if (status == COMET_OK)

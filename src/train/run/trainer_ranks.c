@@ -44,7 +44,7 @@ comet_status trainer_ranks_begin(trainer *t)
 
 void trainer_ranks_end(trainer *t)
 {
-    trainer_mark(t, COMET_PHASE_START);
+    trainer_mark(t, COMET_RANK_START);
     free(t->votes);
     free(t->rank_waited);
     free(t->rank_trained);
@@ -54,7 +54,7 @@ void trainer_ranks_end(trainer *t)
 void trainer_mark(const trainer *t, comet_rank_phase phase)
 {
     if (t->ranks && t->ranks->mark)
-        t->ranks->mark(t->ranks->self, t->n_images > 0 ? phase : COMET_PHASE_START);
+        t->ranks->mark(t->ranks->self, t->n_images > 0 ? phase : COMET_RANK_START);
 }
 
 /* ---- agreement ---- */

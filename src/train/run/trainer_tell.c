@@ -133,7 +133,7 @@ static comet_status with_state(trainer *t, void write(trainer *t))
 {
     if (!t->p->out)
         return COMET_OK;
-    trainer_mark(t, COMET_PHASE_FILES);
+    trainer_mark(t, COMET_RANK_FILES);
     if (trainer_has_files(t))
         write(t);
     const comet_status status = trainer_lend_state(t);
