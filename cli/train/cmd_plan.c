@@ -248,16 +248,21 @@ comet_model_params plan_model_params(const plan_args *args)
     return params;
 }
 
-/* Off last, so that it has the program of the others' steps. */
-static cli_exit fill_table(const plan_args *args, plan_table *t)
+comet_status plan_budget(const plan_args *args, const comet_net *net, comet_budget **budget)
 {
     comet_budget_params params;
     comet_budget_params_init(&params);
-    params.net = t->net;
+    params.net = net;
     params.model = plan_model_params(args);
     params.queue = (uint32_t)args->queue;
     params.sampling = budget_show_sampling;
-    const comet_status status = comet_budget_create(&t->budget, &params);
+    return comet_budget_create(budget, &params);
+}
+
+/* Off last, so that it has the program of the others' steps. */
+static cli_exit fill_table(const plan_args *args, plan_table *t)
+{
+    const comet_status status = plan_budget(args, t->net, &t->budget);
     cli_exit code = status == COMET_OK ? CLI_OK : fail_status(status, NULL);
     for (size_t i = 0; i < N_ITEMS(asked) && code == CLI_OK; i++)
         code = fill_mode(args, asked[i], t);

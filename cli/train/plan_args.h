@@ -40,5 +40,7 @@ typedef struct plan_args {
 
 /* The model that all forecasts are about, without compression. */
 comet_model_params plan_model_params(const plan_args *args);
+/* Its budget, which says on the progress line when it tries a step. The caller destroys it. */
+comet_status plan_budget(const plan_args *args, const comet_net *net, comet_budget **budget);
 
 #endif

@@ -37,13 +37,7 @@ cli_exit plan_peak_check(const plan_args *args)
 static cli_exit find_peak(const plan_args *args, peak_plan *p)
 {
     comet_budget *budget = NULL;
-    comet_budget_params params;
-    comet_budget_params_init(&params);
-    params.net = p->net;
-    params.model = plan_model_params(args);
-    params.queue = (uint32_t)args->queue;
-    params.sampling = budget_show_sampling;
-    comet_status status = comet_budget_create(&budget, &params);
+    comet_status status = plan_budget(args, p->net, &budget);
     if (status == COMET_OK)
         status = comet_budget_peak(budget, p->mode, p->batch, &p->peak);
     progress_hide();

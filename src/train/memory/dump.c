@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/convert.h"
 #include "comet/npy.h"
+#include "train/backend/element.h"
 #include "train/memory/memory.h"
 
 comet_status comet_model_dump(comet_model *m, const char *folder)
@@ -29,11 +29,6 @@ static uint64_t place(layout_order order, uint64_t block, uint64_t channels, uin
     return order == ORDER_BLOCKED ? (c / block * plane + at) * block + c % block : c * plane + at;
 }
 
-static float element_float(comet_dtype type, const void *x, uint64_t i)
-{
-    return type == COMET_DTYPE_BF16 ? float_of_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
-}
-
 static bool write_images(FILE *file, const layout *l, const void *x)
 {
     uint64_t dims[5] = {1, 1, 1, 1}, block = 1;
@@ -45,7 +40,7 @@ static bool write_images(FILE *file, const layout *l, const void *x)
     for (uint64_t i = 0; good && i < dims[0] * dims[1]; i++) {
         for (uint64_t at = 0; at < plane; at++)
             row[at] =
-                element_float(layout_type(l), x, i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at));
+                element_get(layout_type(l), x, i / dims[1] * image + place(order, block, dims[1], plane, i % dims[1], at));
         good = fwrite(row, sizeof *row, plane, file) == plane;
     }
     free(row);
