@@ -152,7 +152,7 @@ static void print_parts(const comet_forecast row[N_MODES])
 static bool is_capped(const plan_table *t)
 {
     for (size_t i = 0; i < N_SHOWN; i++)
-        if (t->largest[shown[i]] == COMET_BUDGET_MAX_BATCH)
+        if (t->largest[shown[i]] == COMET_BUDGET_LARGEST_TRIED)
             return true;
     return false;
 }
@@ -182,7 +182,7 @@ static void print_tables(const plan_args *args, const plan_table *t)
             printf(" %10s", "none");
     putchar('\n');
     if (is_capped(t))
-        printf("(%d is the largest batch that is tried)\n", COMET_BUDGET_MAX_BATCH);
+        printf("(%d is the largest batch that is tried)\n", COMET_BUDGET_LARGEST_TRIED);
 }
 
 /* ---- JSON ---- */
@@ -324,7 +324,7 @@ const verb verb_plan = {
     .usage = "--model NAME | --net FILE | --gpu NAME [--image N] [--memory SIZE] [--batch N] [options]",
     .details =
         "Takes a few steps of a batch of 4 made-up images with each way to compress and extends what they needed to other\n"
-        "batches. The largest batch is a multiple of 8 up to 1024 that leaves 5 % of --memory free; none where not even 8\n"
+        "batches. The largest batch is a multiple of 8 up to 4096 that leaves 5 % of --memory free; none where not even 8\n"
         "fits (0 in JSON). Data sets held in memory come on top; so do queues of float images (npy of floats, synthetic), "
         "which\n"
         "take four times as much as those of bytes, which are counted.\n"

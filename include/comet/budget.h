@@ -36,6 +36,8 @@ typedef struct comet_budget comet_budget;
 /* Batches that are chosen are multiples of the first, up to the second. */
 #define COMET_BUDGET_BATCH_STEP 8
 #define COMET_BUDGET_MAX_BATCH 1024
+/* The largest batch that comet_budget_largest_batch tries. */
+#define COMET_BUDGET_LARGEST_TRIED 4096
 
 typedef struct comet_budget_params {
     size_t size;
@@ -78,7 +80,7 @@ COMET_API void comet_forecast_init(comet_forecast *forecast);
 COMET_API comet_status comet_budget_forecast(comet_budget *budget, comet_compress_mode mode, uint32_t batch,
                                              comet_forecast *forecast);
 
-/* The largest batch, a multiple of COMET_BUDGET_BATCH_STEP up to COMET_BUDGET_MAX_BATCH, whose peak leaves the reserve of
+/* The largest batch, a multiple of COMET_BUDGET_BATCH_STEP up to COMET_BUDGET_LARGEST_TRIED, whose peak leaves the reserve of
  * `memory` bytes free; 0 if there is none. What this machine has does not matter. */
 COMET_API comet_status comet_budget_largest_batch(comet_budget *budget, comet_compress_mode mode, uint64_t memory,
                                                   uint32_t *batch);

@@ -223,7 +223,7 @@ static void test_largest_batch_grows_with_memory(void **state)
             const double room = 0.95 * (double)memory;
             if (batch > 0)
                 assert_true((double)forecast_of(shared, modes[k], batch).peak <= room);
-            if (batch < COMET_BUDGET_MAX_BATCH)
+            if (batch < COMET_BUDGET_LARGEST_TRIED)
                 assert_true((double)forecast_of(shared, modes[k], batch + COMET_BUDGET_BATCH_STEP).peak > room);
             n_larger += batch > before;
             before = batch;
@@ -234,7 +234,7 @@ static void test_largest_batch_grows_with_memory(void **state)
     assert_true(largest[0] > largest[1]);
     uint32_t batch = 0;
     assert_ok(comet_budget_largest_batch(shared, COMET_COMPRESS_AUTO, (uint64_t)1 << 40, &batch));
-    assert_int_equal(batch, COMET_BUDGET_MAX_BATCH);
+    assert_int_equal(batch, COMET_BUDGET_LARGEST_TRIED);
     assert_ok(comet_budget_largest_batch(shared, COMET_COMPRESS_AUTO, MIB, &batch));
     assert_int_equal(batch, 0);
 }

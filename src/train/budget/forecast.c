@@ -207,5 +207,5 @@ comet_status comet_budget_largest_batch(comet_budget *b, comet_compress_mode mod
     const budget_bounds bounds = {
         .peak = (uint64_t)((double)memory * (1 - COMET_BUDGET_RESERVE)), .further = UINT64_MAX, .addresses = UINT64_MAX};
     TRY(check_mode(b, mode));
-    return forecast_largest(b, mode, &bounds, COMET_BUDGET_MAX_BATCH, batch);
+    return forecast_largest(b, mode, &bounds, COMET_BUDGET_LARGEST_TRIED, batch);
 }

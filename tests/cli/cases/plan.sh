@@ -16,8 +16,8 @@ for key in batch peak_bytes weights_bytes gradients_bytes optimiser_bytes saved_
 done
 out_has '"memory_bytes":104857600,"largest_batch":[1-9]'
 run 0 plan --net tiny.txt -j 1 --memory 90GiB --batch 16
-out_has '^largest batch in 90.00 GiB  *1024  *1024  *1024  *1024$'
-out_has '^(1024 is the largest batch that is tried)$'
+out_has '^largest batch in 90.00 GiB  *4096  *4096  *4096  *4096$'
+out_has '^(4096 is the largest batch that is tried)$'
 run 2 plan
 err_has 'a net is missing: give --model'
 run 2 plan --net tiny.txt --memory much
