@@ -64,7 +64,8 @@ class Coder:
             outline = Outline(dense)
         content = Content(saved.session, outline, tensor, first, site)
         if tensor.dtype not in DTYPES:
-            coded = self._code_integers(content, dense, _windows_of(node, kind, fields) if dense is tensor else None)
+            windows = _windows_of(node, kind, fields) if dense is tensor else None
+            coded = self._code_integers(content, saved.session, dense, windows)
         elif bound.form is not None and dense is tensor and self._code_form(content, saved, fields, kind, bound):
             coded = True
         else:
@@ -78,12 +79,12 @@ class Coder:
         content.coded_bytes = content.session.block_bytes(block)
         return True
 
-    def _code_integers(self, content, dense, windows):
-        block = self.session.pack_two(dense) if dense.dtype in (torch.bool, torch.uint8) else None
+    def _code_integers(self, content, session, dense, windows):
+        block = session.pack_two(dense) if dense.dtype in (torch.bool, torch.uint8) else None
         if windows is not None and dense.dtype is torch.int64 and dense.dim() == 4 and dense.numel() > 0:
-            block = self.session.pack_windows(dense, *windows)
+            block = session.pack_windows(dense, *windows)
         if block is None and dense.dtype is not torch.bool:
-            block = self.session.pack_integers(dense)
+            block = session.pack_integers(dense)
         return block is not None and self._set_block(content, block)
 
     def _code_form(self, content, saved, fields, kind, bound):
@@ -132,11 +133,13 @@ class Coder:
 
     def _dithered(self, content, site, dense, job):
         """Dither moves zeros. Those of a softmax are masked, and come back as zeros all the same."""
-        content.nonzero = 1.0
-        if Role.SOFTMAX in site.roles and job.n_nonzero < content.n_elements:
+        content.nonzero, session = 1.0, content.session
+        may_have_zeros = job.n_nonzero < content.n_elements or not session.counts_zeros
+        if Role.SOFTMAX in site.roles and may_have_zeros:
             content.nonzero = job.n_nonzero / content.n_elements
-            content.mask = self.session.pack_two(dense != 0)
-            content.coded_bytes += self.session.block_bytes(content.mask)
+            content.mask = session.pack_two(dense != 0)
+            if content.coded_bytes:  # devices tell later
+                content.coded_bytes += session.block_bytes(content.mask)
 
     def _note(self, content, saved, bound, eb, job):
         content.bound, content.eb, content.lossless = bound, eb, eb == 0

@@ -16,13 +16,14 @@ from comet_codec._gpu import ARENA_HEAD, RESULT_BYTES, Arena, Params, Plan, Poin
 from comet_codec._library import ABSOLUTE, CHANNELS_LAST, DEVICE, FAST, LOSSLESS, PLANAR, STATUS_NAMES
 
 from .bounds import made_absolute
-from .roles import DITHERED, LOSSY
+from .device_bits import Booleans, Indices, Packed
+from .roles import LOSSY, Role
 from .session import DTYPES
 
 _SLAB_BYTES = 64 << 20
 _FRAMES_A_SLAB = 4  # of the longest length of the frame that a slab is made for, at the least
 _RESULTS = 512  # of a slab, and of decoding between two checks
-SERVED = LOSSY - DITHERED  # roles; masks and integers have no code on devices
+_MOST_INDICES = 1 << 31  # of a plane that indices of pools number
 _TYPES = frozenset({torch.float32, torch.float16, torch.bfloat16})
 
 
@@ -114,6 +115,8 @@ class Gpu:
 
 
 class DeviceSession:
+    counts_zeros = False
+
     def __init__(self, device):
         self.gpu, self.device = Gpu(device.name), device
         self.library, self.handle = self.gpu.library, self.gpu.handle
@@ -126,7 +129,9 @@ class DeviceSession:
             self.device.wait()  # its kernels may be running
 
     def serves(self, role, tensor):
-        return role in SERVED and tensor.dtype in _TYPES
+        if tensor.dtype in _TYPES:
+            return role in LOSSY or role is Role.INTERVAL
+        return tensor.dtype in (torch.bool, torch.int64)  # of these, what the methods pack_... take
 
     # ---- encoding ----
 
@@ -178,13 +183,28 @@ class DeviceSession:
         return slab
 
     def pack_two(self, tensor):
-        """Devices have no such code."""
+        """A block of booleans. For others the host would have to wait for what the device finds in them."""
+        return Booleans(tensor) if tensor.dtype is torch.bool else None
+
+    def pack_integers(self, tensor):
+        """How large they are is not known without waiting for the device."""
         return None
+
+    def pack_windows(self, indices, width, kernel, stride, padding, dilation):
+        """A block of max pooling's indices, as session.Session.pack_windows describes them."""
+        height = (indices.shape[2] - 1) * stride[0] + (kernel[0] - 1) * dilation[0] + 1
+        return Indices(indices, height * width) if height * width <= _MOST_INDICES else None
 
     # ---- decoding ----
 
-    def decode(self, frame, tensor, n_bytes):
+    def decode(self, block, tensor, n_bytes):
         """Decodes into a tensor of n_bytes that is dense in memory."""
+        if isinstance(block, Packed):
+            block.decode(tensor)
+        else:
+            self._decode_frame(block, tensor)
+
+    def _decode_frame(self, frame, tensor):
         result, slab, queue = frame.result(), frame.slab, self.device.queue()
         if queue != slab.queue:
             self.device.wait()
@@ -202,14 +222,16 @@ class DeviceSession:
         for result in results:
             _demand(result, "decoding")
 
-    # ---- frames ----
+    # ---- blocks ----
 
-    def block_bytes(self, frame):
-        """What the frame takes; waits for the device."""
-        return _rounded(frame.result().bytes)
+    def block_bytes(self, block):
+        """What the block takes; for a frame, waits for the device."""
+        return block.bytes if isinstance(block, Packed) else _rounded(block.result().bytes)
 
-    def free(self, frame):
-        slab = frame.slab
+    def free(self, block):
+        if isinstance(block, Packed):
+            return
+        slab = block.slab
         slab.n_live -= 1
         if slab.n_live == 0:
             slab.begin()

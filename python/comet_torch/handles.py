@@ -139,14 +139,14 @@ class Content:
 
     def stored_bytes(self):
         """What the blocks take."""
-        blocks = self.pieces.blocks if self.pieces is not None else [self.block] if self.block is not None else []
-        return sum(self.session.block_bytes(block) for block in blocks)
+        blocks = self.pieces.blocks if self.pieces is not None else [self.block, self.mask]
+        return sum(self.session.block_bytes(block) for block in blocks if block is not None)
 
     def _decode_piece(self, block, tensor):
         self.session.decode(block, tensor, tensor.numel() * tensor.element_size())
 
     def _restore_zeros(self, dense):
-        nonzero = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
+        nonzero = self.session.empty_strided(self.shape, self.stride, dtype=torch.bool)
         self.session.decode(self.mask, nonzero, self.n_elements)
         dense.mul_(nonzero)
 

@@ -145,7 +145,7 @@ class Hooks:
         site = self.sites.get(saved.key, saved.tensor)
         if self.policy.override(site) is RAW:
             return False
-        content = interval_of(self.coder.session, node, kind, saved.tensor)
+        content = interval_of(saved.session, node, kind, saved.tensor)
         if content is None:
             saved.role = saved.ticket.role = Role.EXACT
             return False

@@ -86,10 +86,10 @@ class Interval:
             self.session.free(self.block)
 
     def decode(self):
-        inside = torch.empty_strided(self.shape, self.stride, dtype=torch.bool)
+        inside = self.session.empty_strided(self.shape, self.stride, dtype=torch.bool)
         self.session.decode(self.block, inside, inside.numel())
-        first, second = (torch.tensor(value, dtype=self.dtype) for value in self.values)
-        return torch.where(inside, first, second)
+        first, second = self.values
+        return torch.full_like(inside, second, dtype=self.dtype).masked_fill_(inside, first)
 
 
 def interval_of(session, node, kind, tensor):

@@ -78,7 +78,7 @@ OF_PARAMETER = frozenset({Role.CONV_INPUT, Role.LINEAR_INPUT, Role.BATCH_NORM, R
 _NORM = {"weight": Role.WEIGHT, "bias": Role.WEIGHT, "result1": Role.SMALL, "result2": Role.SMALL, "result3": Role.EXACT,
          "running_mean": Role.SMALL, "running_var": Role.SMALL}
 _ATTENTION = {"query": Role.QUERY, "key": Role.QUERY, "value": Role.VALUE, "output": Role.ATTENTION, "logsumexp": Role.SMALL,
-              "attn_mask": Role.EXACT}
+              "attn_mask": Role.EXACT, "attn_bias": Role.EXACT}
 
 _POOL = {"self": Role.SHAPE, "result1": Role.INTEGERS, "indices": Role.INTEGERS}
 _LOSS = {"self": Role.SHAPE, "total_weight": Role.SMALL, "target": Role.INTEGERS}
@@ -89,6 +89,7 @@ FIELDS = {
     "ConvolutionOverrideable": {"input": Role.CONV_INPUT, "weight": Role.WEIGHT},
     "MkldnnConvolution": {"self": Role.CONV_INPUT, "weight": Role.WEIGHT},
     "NativeBatchNorm": dict(_NORM, input=Role.BATCH_NORM),
+    "CudnnBatchNorm": dict(_NORM, input=Role.BATCH_NORM),
     "NativeLayerNorm": dict(_NORM, input=Role.LAYER_NORM),
     "FusedRmsNorm": dict(_NORM, input=Role.LAYER_NORM),
     "NativeGroupNorm": dict(_NORM, input=Role.GROUP_NORM),
@@ -115,6 +116,7 @@ FIELDS = {
     "CometCrossEntropy": {"tensors": Role.LOGITS},
     "ScaledDotProductFlashAttentionForCpu": _ATTENTION,
     "ScaledDotProductFlashAttention": _ATTENTION,
+    "ScaledDotProductCudnnAttention": _ATTENTION,
     "ScaledDotProductEfficientAttention": dict(_ATTENTION, log_sumexp=Role.SMALL),
     "NllLoss": _LOSS,
     "NllLoss2D": _LOSS,

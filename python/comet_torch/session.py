@@ -75,6 +75,7 @@ class Prepared(Outline):
 
 class Session:
     CALLS = ("_encode", "_decode", "_free")  # of the library, for each tensor
+    counts_zeros = True  # does encode tell at once how many elements are not 0?
     empty_strided = staticmethod(torch.empty_strided)
 
     def __init__(self):

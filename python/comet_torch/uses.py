@@ -163,12 +163,13 @@ class _ElementwiseProduct:
 class _BatchNorm:
     samples = ()
 
-    def __init__(self, node, fields, facts):
+    def __init__(self, node, kind, fields):
         used = fields["input"]
         self.key, self.training = used.key, bool(node._saved_training)
         inverse = fields["result2"].tensor if self.training else None
         if not self.training:
-            inverse = (fields["running_var"].tensor.detach() + node._saved_eps).rsqrt()
+            epsilon = node._saved_eps if kind == "NativeBatchNorm" else node._saved_epsilon
+            inverse = (fields["running_var"].tensor.detach() + epsilon).rsqrt()
         self.inverse = inverse.detach().clone()
         weight = fields.get("weight")
         self.gamma = weight.tensor.detach() if weight is not None and weight.tensor is not None else None
@@ -315,7 +316,7 @@ class _Attention:
         self.keys = [fields[field].key if field in fields and fields[field].key in facts else None for field in self.FIELDS]
         q, k, v = (fields[field].tensor for field in self.FIELDS[:3])
         turn = next((facts[key].turn for key in self.keys if key), 0)
-        mask = fields.get("attn_mask")
+        mask = fields.get("attn_mask") or fields.get("attn_bias")
         self.sample = None
         if usable(q, k):
             self.sample = AttentionSample(q, k, v, turn, bool(node._saved_is_causal), node._saved_scale,
@@ -328,6 +329,7 @@ class _Attention:
         return [Observation(key, "passed", whole, local=worst) for key, (whole, worst) in zip(self.keys, found) if key]
 
 
+_BATCH_NORMS = frozenset({"NativeBatchNorm", "CudnnBatchNorm"})
 _NORMS = frozenset({"NativeLayerNorm", "FusedRmsNorm", "NativeGroupNorm"})
 _CONVOLUTIONS = frozenset({"Convolution", "ConvolutionOverrideable", "MkldnnConvolution"})
 
@@ -357,8 +359,8 @@ def watch_of(node, kind, fields, facts):
         return _Product(node, kind, fields, facts)
     if kind in roles.ELEMENTWISE_PRODUCTS:
         return _ElementwiseProduct(node, fields, facts)
-    if kind == "NativeBatchNorm":
-        return _BatchNorm(node, fields, facts)
+    if kind in _BATCH_NORMS:
+        return _BatchNorm(node, kind, fields)
     if kind in _NORMS:
         return _RowNorm(node, kind, fields, facts)
     if kind.startswith("ScaledDotProduct"):

@@ -1,7 +1,9 @@
 """Tensors on devices: the code path of CUDA tensors, on the device that COMET_GPU_DEVICE names (cuda:0 with a driver, or with the mock that
 COMET_CUDA_LIBRARY names). Where it names none: opencl:0, which is PoCL where that is installed; skipped without one."""
 import os
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +15,8 @@ import comet_codec
 import comet_torch
 from comet_codec import CometError
 from comet_codec._gpu import gpu
-from comet_torch import device_session, devices, notices
+from comet_torch import device_session, devices, notices, roles
+from comet_torch.device_bits import Booleans
 from comet_torch.bounds import Bound, lossless, parse_bound
 from comet_torch.session import Prepared
 from staged_device import StagedDevice, put_on
@@ -118,6 +121,33 @@ def test_a_failure_on_the_device_is_an_error(session):
     session.check()  # it is told once
 
 
+@pytest.mark.parametrize("n", [1, 7, 8, 4099])
+def test_booleans_take_a_bit(n, monkeypatch):
+    monkeypatch.setattr("comet_torch.device_bits._PIECE", 1024)
+    x = torch.rand(n, generator=torch.Generator().manual_seed(n)) < 0.3
+    packed, decoded = Booleans(x), torch.empty_like(x)
+    packed.decode(decoded)
+    assert packed.bytes == (n + 7) // 8 and torch.equal(decoded, x)
+
+
+def test_booleans_keep_the_order_of_memory():
+    x = (torch.rand(2, 5, 3, 7) < 0.5).contiguous(memory_format=torch.channels_last)
+    decoded = torch.empty_like(x)
+    Booleans(x).decode(decoded)
+    assert decoded.stride() == x.stride() and torch.equal(decoded, x)
+
+
+def test_indices_of_pools_take_two_bytes(session):
+    indices = torch.randint(0, 56 * 56, (2, 3, 28, 28))
+    block, decoded = session.pack_windows(indices, 56, (2, 2), (2, 2), (0, 0), (1, 1)), torch.empty_like(indices)
+    session.decode(block, decoded, indices.numel() * 8)
+    assert session.block_bytes(block) == 2 * indices.numel() and torch.equal(decoded, indices)
+    wide = torch.randint(0, 400 * 400, (1, 2, 200, 200))
+    block = session.pack_windows(wide, 400, (2, 2), (2, 2), (0, 0), (1, 1))
+    session.decode(block, wide.zero_(), wide.numel() * 8)
+    assert session.block_bytes(block) == 4 * wide.numel() and int(wide.max()) >= 1 << 15
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -159,6 +189,56 @@ def test_gradients_are_those_of_the_cpu(dtype, eb):
             torch.testing.assert_close(a, b, rtol=0.02, atol=0.02 * float(b.abs().max()))
         else:
             assert torch.equal(a, b)
+
+
+class Gates(nn.Module):
+    """What else devices code: dithered results, intervals, booleans, indices of pools."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.wide, self.narrow = nn.Conv2d(3, 16, 3, padding=1), nn.Linear(64, 64), nn.Linear(64, 300)
+        self.register_buffer("hidden", torch.ones(64, 64, dtype=torch.bool).triu(1))
+        self.register_buffer("dropped", torch.rand(16, 64, 64) < 0.1)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.hardtanh(self.conv(x)), 2).flatten(2).unflatten(2, (4, 64)).flatten(1, 2)
+        x = (torch.sigmoid(self.wide(x)) + torch.tanh(x)).masked_fill(self.dropped, 0.0)
+        attention = torch.softmax((x @ x.transpose(1, 2)).masked_fill(self.hidden, -float("inf")), -1)
+        return torch.log_softmax(self.narrow(attention @ x), -1)
+
+
+@pytest.mark.parametrize("eb", [0.02, "lossless"])
+def test_dithered_and_exact_tensors_too(eb):
+    torch.manual_seed(0)
+    net, x = Gates(), torch.randn(16, 3, 32, 32)
+    net(x).square().mean().backward()
+    plain = [p.grad.clone() for p in net.parameters()]
+    on_device, totals = gradients(net, x, eb, True)
+    on_host, expected = gradients(net, x, eb, False)
+    for true, a, b in zip(plain, on_device, on_host):
+        if eb == "lossless":
+            assert torch.equal(a, true)
+        else:  # dither depends on the size of chunks, which differs
+            assert 0 < float((a - true).norm()) < 1.5 * float((b - true).norm())
+    assert totals["tensors"] == expected["tensors"]
+    assert totals["stored"] < 1.4 * expected["stored"]
+
+
+CUDA_KINDS = {"CudnnBatchNorm": "cudnn_batch_norm", "ScaledDotProductFlashAttention": "_scaled_dot_product_flash_attention",
+              "ScaledDotProductCudnnAttention": "_scaled_dot_product_cudnn_attention",
+              "ScaledDotProductEfficientAttention": "_scaled_dot_product_efficient_attention"}
+
+
+@pytest.mark.parametrize("kind", CUDA_KINDS)
+def test_names_of_what_nodes_on_cuda_save(kind):
+    """Against the formulas that torch's own nodes were made from, since no such node can be made here."""
+    path = Path(torch.__file__).parent.parent / "torchgen/packaged/autograd/derivatives.yaml"
+    if not path.exists():
+        pytest.skip("this torch does not have its derivatives.yaml")
+    entry = re.search(rf"^- name: {CUDA_KINDS[kind]}\(.*?\n\n", path.read_text(), re.MULTILINE | re.DOTALL)
+    assert entry, f"{kind} is not there any more"
+    lossy = [field for field, role in roles.FIELDS[kind].items() if role in roles.LOSSY]
+    assert lossy and all(re.search(rf"\b{field}\b", entry.group()) for field in lossy)
 
 
 def test_training_with_adaptive_bounds():
