@@ -1,4 +1,4 @@
-# comet::gpu, shared, and comet::gpu_static: level fast on OpenCL and CUDA devices. Drivers are loaded at run time, and the kernels are
+# comet::gpu, shared, and comet::gpu_static: the codec on OpenCL and CUDA devices. Drivers are loaded at run time, and the kernels are
 # in the library as text, so nothing of either is needed here.
 
 # In the order of their use; tools/make_ptx has the same list.

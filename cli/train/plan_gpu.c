@@ -54,7 +54,10 @@ typedef struct call {
     const char *name, *level, *direction;
 } call;
 
-static const call calls[] = {{"encode", "fast", "encode"}, {"decode", "fast", "decode"}, {"decode dense", "dense", "decode"}};
+static const call calls[] = {{"encode", "fast", "encode"},
+                             {"decode", "fast", "decode"},
+                             {"encode dense", "dense", "encode"},
+                             {"decode dense", "dense", "decode"}};
 
 /* ---- the model ---- */
 
