@@ -62,7 +62,8 @@ FUNCTION part_coder coder_of(const gpu_job *job, const dense_chunk *c, SHARED co
 FUNCTION u32 escape_of(const part_coder *p, u32 element)
 {
     u32 context;
-    return residual_at(p->a, element, p->predictor, p->identity, p->codes, &context) - ESCAPE_LEAST;
+    const part_place place = place_of(p->a, element);
+    return residual_at(p->a, &place, element, p->predictor, p->identity, p->codes, &context) - ESCAPE_LEAST;
 }
 
 /* Codes one line of a tile, from right to left. Returns its bits. */
@@ -355,8 +356,7 @@ FUNCTION void write_elements(const gpu_job *job, const dense_chunk *c, GLOBAL co
 KERNEL CODED(write_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_buffer, const gpu_job job)
 {
     SHARED_ARRAY u32 rings[PARTS * RING];
-    SHARED_ARRAY u32 lane_words[2][GROUP / 4]; /* a byte for each lane: in turn for one step and the next */
-    SHARED_ARRAY u8 escape_lengths[2][GROUP];
+    SHARED_ARRAY u32 sums[2][GROUP]; /* in turn for one step and the next */
     SHARED_ARRAY arrangement arranged[2];
     const u32 t = THREAD, lane = t % LANES, row = t / LANES, share = GROUP_NUMBER % job.groups;
     const u64 chunk = GROUP_NUMBER / job.groups;
@@ -405,30 +405,26 @@ KERNEL CODED(write_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBA
             for (u32 k = 0; k < STEPS_A_FLUSH; k++) {
                 const u32 moves = exists && step + k >= 2 * lane, element = moves ? element_at(a, &cursor) : NO_CELL;
                 const u32 pending = element != NO_CELL ? coder.symbols[element] : 0;
-                SHARED u8 *bits = (SHARED u8 *)lane_words[k % 2], *lengths = escape_lengths[k % 2];
-                u32 escape = 0;
+                u32 escape = 0, escape_bits = 0, all;
                 if (pending & PENDING_ESCAPED) {
                     escape = escape_of(&coder, element);
-                    lengths[t] = (u8)escape_bits_of(escape, coder.escape_order);
+                    escape_bits = escape_bits_of(escape, coder.escape_order);
                 }
-                bits[t] = (u8)(bits_pending(pending) | (pending & PENDING_ESCAPED ? LANE_ESCAPED : 0));
-                BARRIER();
-                u32 all_bits, escapes;
-                const u32 before = sum_lanes(lane_words[k % 2] + row * (LANES / 4), lane, &all_bits, &escapes);
+                u32 before = bits_pending(pending) | escape_bits << 16;
+                LANE_SCAN(sums[k % 2], t, before, all)
                 if (pending & PENDING_BITS)
-                    ring_put(ring, stream_at + before, pending & PENDING_BITS);
-                stream_at += all_bits;
-                for (u32 other = 0; escapes && other < LANES; other++) {
-                    if (other == lane && pending & PENDING_ESCAPED)
-                        put_escape(ring, stream_at, escape, coder.escape_order);
-                    stream_at += bits[t - lane + other] & LANE_ESCAPED ? lengths[t - lane + other] : 0;
-                }
+                    ring_put(ring, stream_at + (before & 0xffffu), pending & PENDING_BITS);
+                stream_at += all & 0xffffu;
+                if (escape_bits)
+                    put_escape(ring, stream_at + (before >> 16), escape, coder.escape_order);
+                stream_at += all >> 16;
                 if (moves)
                     advance(a, &cursor);
             }
             BARRIER();
             flush_ring(ring, &out, flushed, stream_at / 32, lane);
             flushed = stream_at / 32;
+            BARRIER();
         }
         flush_ring(ring, &out, flushed, flushed + 1, lane);
         BARRIER();

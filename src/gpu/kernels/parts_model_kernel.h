@@ -239,12 +239,32 @@ KERNEL CODED(quantise_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GL
 
 /* ---- symbols ---- */
 
-/* The row in its tile, and the column, of an element of a part. */
-FUNCTION void place_of(SHARED const arrangement *a, u32 element, u32 *row, u32 *column)
+/* Where an element of a part is; or how far two of them are apart. */
+typedef struct part_place {
+    u32 channel, column, row; /* the row in its tile */
+} part_place;
+
+FUNCTION part_place place_of(SHARED const arrangement *a, u32 element)
 {
     const u32 position = element / a->channels;
-    *column = position % a->columns;
-    *row = position / a->columns % a->height;
+    part_place p;
+    p.channel = element % a->channels;
+    p.column = position % a->columns;
+    p.row = position / a->columns % a->height;
+    return p;
+}
+
+/* Goes on by a number of elements, of which `by` is the place. */
+FUNCTION void go_on(SHARED const arrangement *a, part_place *p, const part_place *by)
+{
+    p->channel += by->channel;
+    const u32 right = p->channel >= a->channels;
+    p->channel -= right ? a->channels : 0;
+    p->column += by->column + right;
+    const u32 down = p->column >= a->columns;
+    p->column -= down ? a->columns : 0;
+    p->row += by->row + down;
+    p->row -= p->row >= a->height ? a->height : 0;
 }
 
 FUNCTION u32 residual_from(const outlook *o, u32 code, u32 identity)
@@ -261,12 +281,10 @@ FUNCTION u32 symbol_of(u32 z)
 }
 
 /* The residual of an element of a part. */
-FUNCTION u32 residual_at(SHARED const arrangement *a, u32 element, u32 predictor, u32 identity, GLOBAL const code_word *codes,
-                         u32 *context)
+FUNCTION u32 residual_at(SHARED const arrangement *a, const part_place *p, u32 element, u32 predictor, u32 identity,
+                         GLOBAL const code_word *codes, u32 *context)
 {
-    u32 row, column;
-    place_of(a, element, &row, &column);
-    const neighbours v = neighbours_of(a, row, column, element, predictor == PREDICTOR_LEFT, codes);
+    const neighbours v = neighbours_of(a, p->row, p->column, element, predictor == PREDICTOR_LEFT, codes);
     const outlook o = outlook_by(&v, predictor);
     *context = o.context;
     return residual_from(&o, codes[element], identity);
@@ -314,10 +332,10 @@ KERNEL CODED(sample_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
     BARRIER();
     GLOBAL const code_word *codes = codes_of_chunk(&job, &c) + part * c.part_elements;
     u32 zeros[CHOICES] = {0, 0, 0, 0, 0, 0}, signs = 0;
-    for (u32 i = t; i < arranged.n; i += GROUP) {
-        u32 row, column;
-        place_of(&arranged, i, &row, &column);
-        const neighbours v = neighbours_of(&arranged, row, column, i, 1, codes);
+    part_place p = place_of(&arranged, t);
+    const part_place by = place_of(&arranged, GROUP);
+    for (u32 i = t; i < arranged.n; i += GROUP, go_on(&arranged, &p, &by)) {
+        const neighbours v = neighbours_of(&arranged, p.row, p.column, i, 1, codes);
         signs |= SIGNED_CODE(codes[i]) < 0;
         sample_element(&v, codes[i], counts, escape_bits, zeros);
     }
@@ -439,9 +457,11 @@ KERNEL CODED(model_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBA
         SHARED const arrangement *a = &arranged[part + 1 < c.n_parts];
         GLOBAL const code_word *codes = codes_of_chunk(&job, &c) + part * c.part_elements;
         GLOBAL u32 *symbols = symbols_of(&job, &c) + part * c.part_elements;
-        for (u32 i = t; i < a->n; i += GROUP) {
+        part_place p = place_of(a, t);
+        const part_place by = place_of(a, GROUP);
+        for (u32 i = t; i < a->n; i += GROUP, go_on(a, &p, &by)) {
             u32 context;
-            const u32 z = residual_at(a, i, predictor, identity, codes, &context), symbol = symbol_of(z);
+            const u32 z = residual_at(a, &p, i, predictor, identity, codes, &context), symbol = symbol_of(z);
             const u32 counter = context * SYMBOLS + symbol, raw = symbol == ESCAPE ? 0 : z - symbol_least(symbol);
             symbols[i] = raw << 8 | counter;
             if (counter)
