@@ -172,8 +172,8 @@ typedef struct outlook {
 FUNCTION u32 context_by(code_sum gradient, code_sum value)
 {
     code_sum m = magnitude_of(value);
-    u32 g = (u32)(gradient >= 1) + (gradient >= 3) + (gradient >= 6) + (gradient >= 12) + (gradient >= 24);
-    u32 i = 4 * g + (m >= 1) + (m >= 2) + (m >= 4);
+    const u32 g = gradient < 31 ? (u32)gradient : 31, third = g * 11 >> 5; /* g / 3, so levels begin at 1, 3, 6, 12, 24 */
+    const u32 i = 4 * ((g > 0) + length_in_bits(third)) + length_in_bits(m < 4 ? (u32)m : 4);
     return (u32)((i < 16 ? 0xDCB7A98765432110UL : 0xFCB7ECB7UL) >> 4 * (i % 16)) & 15u;
 }
 

@@ -274,10 +274,12 @@ FUNCTION u32 residual_from(const outlook *o, u32 code, u32 identity)
     return identity ? (u32)(code_word)r : zigzag(r);
 }
 
+/* Most symbols have a power of two of residuals, 8 onwards. */
 FUNCTION u32 symbol_of(u32 z)
 {
-    const u32 more = 8u + (z >= 12) + (z >= 16) + (z >= 24) + (z >= 40) + (z >= 72) + (z >= 104) + (z >= ESCAPE_LEAST);
-    return z < 8 ? z : more;
+    const u32 m = z - 8, length = length_in_bits(m);
+    const u32 large = 13u + (m >= 96) + (m >= ESCAPE_LEAST - 8);
+    return z < 8 ? z : m >= 64 ? large : length < 2 ? 8 : length + 6;
 }
 
 /* The residual of an element of a part. */
