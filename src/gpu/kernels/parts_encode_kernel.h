@@ -4,9 +4,9 @@
  *   code_parts     a thread a lane, backwards: each symbol becomes the bits that its state gives up, until all lanes have the
  *                  states that decoding begins with; the bytes of each part
  *   size_parts     a group a chunk: the bytes of its payload, or of its elements where that is no longer
- *   write_parts    the frame's place is known: eight parts at a time, as they are decoded. At each step sums over the lanes say
- *                  where a lane's bits go; they are collected in shared memory and leave in words
- *   write_misfits  a group a chunk: its outliers
+ *   write_parts    the frame's place is known: eight parts a group, step by step as they are decoded. At each step sums over
+ * the lanes say where a lane's bits go; they are collected in shared memory and leave in words write_misfits  a group a chunk:
+ * its outliers
  */
 #ifndef COMET_GPU_PARTS_ENCODE_H
 #define COMET_GPU_PARTS_ENCODE_H
@@ -101,6 +101,14 @@ FUNCTION u32 push_lane(const part_coder *p, SHARED const u32 *entries, u32 lane,
     return bits;
 }
 
+/* The part that 32 threads of a group take: there are as many groups that each takes at most eight. NO_CELL if there is none.
+ */
+FUNCTION u32 part_of_row(const gpu_job *job, const dense_chunk *c, u32 share, u32 row)
+{
+    const u32 each = (c->n_parts + job->groups - 1) / job->groups, part = share * each + row;
+    return row < each && part < c->n_parts ? part : NO_CELL;
+}
+
 KERNEL CODED(code_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_buffer, const gpu_job job)
 {
     SHARED_ARRAY u32 entries[COUNTERS];
@@ -111,27 +119,24 @@ KERNEL CODED(code_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL
     settle(&job, &c);
     if (!is_mine(&c))
         return;
+    const u32 part = part_of_row(&job, &c, share, row), exists = part < c.n_parts;
     entries[t] = tables_of(&c)->entries[t];
-    if (t < 2)
+    if (t < PARTS)
+        part_bits[t] = LANES * STATE_BITS;
+    if (t < 2) /* that of the last part, and of those before it */
         arranged[t] = arrange(&job, elements_of_part(&c, t == 0 ? c.n_parts - 1 : 0));
     BARRIER();
-    const u32 each = (c.n_parts + job.groups - 1) / job.groups, mine = share * each;
-    const u32 past = mine + each < c.n_parts ? mine + each : c.n_parts;
-    for (u32 batch = mine; batch < past; batch += PARTS) {
-        const u32 part = batch + row;
-        if (t < PARTS)
-            part_bits[t] = LANES * STATE_BITS;
-        BARRIER();
-        if (part < past) {
-            const part_coder p = coder_of(&job, &c, &arranged[part + 1 < c.n_parts], part);
-            u32 state = STATE_LEAST;
-            SHARED_ADD(&part_bits[row], push_lane(&p, entries, lane, &state));
-            parts_of(&job, &c)[part].state[lane] = state;
-        }
-        BARRIER();
-        if (part < past && lane == 0)
-            parts_of(&job, &c)[part].bytes = (part_bits[row] + 7) / 8;
+
+    /* ---- states ---- */
+    if (exists) {
+        const part_coder p = coder_of(&job, &c, &arranged[part + 1 < c.n_parts], part);
+        u32 state = STATE_LEAST;
+        SHARED_ADD(&part_bits[row], push_lane(&p, entries, lane, &state));
+        parts_of(&job, &c)[part].state[lane] = state;
     }
+    BARRIER();
+    if (exists && lane == 0)
+        parts_of(&job, &c)[part].bytes = (part_bits[row] + 7) / 8;
 }
 
 /* ---- outliers, and sizes ---- */
@@ -375,60 +380,55 @@ KERNEL CODED(write_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBA
     }
     if (share == 0)
         write_head(&job, &c, bytes, t, frame + at);
+    const u32 part = part_of_row(&job, &c, share, row), exists = part < c.n_parts;
     for (u32 i = t; i < PARTS * RING; i += GROUP)
         rings[i] = 0;
     if (t < 2)
         arranged[t] = arrange(&job, elements_of_part(&c, t == 0 ? c.n_parts - 1 : 0));
     BARRIER();
 
-    /* ---- parts, eight at a time ---- */
+    /* ---- parts ---- */
     GLOBAL const dense_part *parts = parts_of(&job, &c);
     SHARED u32 *ring = rings + row * RING;
-    const u32 each = (c.n_parts + job.groups - 1) / job.groups, mine = share * each;
-    const u32 past = mine + each < c.n_parts ? mine + each : c.n_parts;
+    SHARED const arrangement *a = &arranged[part + 1 < c.n_parts];
+    const part_coder coder = coder_of(&job, &c, a, exists ? part : 0);
+    u64 part_at = at + CODED_HEADER + 8 + tables_of(&c)->bytes + 2 * c.n_parts;
+    for (u32 other = 0; exists && other < part; other++)
+        part_at += parts[other].bytes;
+    const u32 skip = (u32)(part_at % 4);
+    const part_out out = {frame + (part_at - skip), skip, exists ? skip + parts[part].bytes : 0};
+    u32 stream_at = 8 * skip + LANES * STATE_BITS, flushed = 0;
+    if (exists)
+        ring_put(ring, 8 * skip + STATE_BITS * lane, parts[part].state[lane] - STATE_LEAST);
+    lane_cursor cursor;
+    enter_line(a, &cursor, lane);
     const u32 n_steps = arranged[0].n_steps > arranged[1].n_steps ? arranged[0].n_steps : arranged[1].n_steps;
-    for (u32 batch = mine; batch < past; batch += PARTS) {
-        const u32 part = batch + row, exists = part < past;
-        SHARED const arrangement *a = &arranged[part + 1 < c.n_parts];
-        const part_coder coder = coder_of(&job, &c, a, exists ? part : 0);
-        u64 part_at = at + CODED_HEADER + 8 + tables_of(&c)->bytes + 2 * c.n_parts;
-        for (u32 other = 0; exists && other < part; other++)
-            part_at += parts[other].bytes;
-        const u32 skip = (u32)(part_at % 4);
-        const part_out out = {frame + (part_at - skip), skip, exists ? skip + parts[part].bytes : 0};
-        u32 stream_at = 8 * skip + LANES * STATE_BITS, flushed = 0;
-        if (exists)
-            ring_put(ring, 8 * skip + STATE_BITS * lane, parts[part].state[lane] - STATE_LEAST);
-        lane_cursor cursor;
-        enter_line(a, &cursor, lane);
-        for (u32 step = 0; step < n_steps; step += STEPS_A_FLUSH) {
-            for (u32 k = 0; k < STEPS_A_FLUSH; k++) {
-                const u32 moves = exists && step + k >= 2 * lane, element = moves ? element_at(a, &cursor) : NO_CELL;
-                const u32 pending = element != NO_CELL ? coder.symbols[element] : 0;
-                u32 escape = 0, escape_bits = 0, all;
-                if (pending & PENDING_ESCAPED) {
-                    escape = escape_of(&coder, element);
-                    escape_bits = escape_bits_of(escape, coder.escape_order);
-                }
-                u32 before = bits_pending(pending) | escape_bits << 16;
-                LANE_SCAN(sums[k % 2], t, before, all)
-                if (pending & PENDING_BITS)
-                    ring_put(ring, stream_at + (before & 0xffffu), pending & PENDING_BITS);
-                stream_at += all & 0xffffu;
-                if (escape_bits)
-                    put_escape(ring, stream_at + (before >> 16), escape, coder.escape_order);
-                stream_at += all >> 16;
-                if (moves)
-                    advance(a, &cursor);
+    for (u32 step = 0; step < n_steps; step += STEPS_A_FLUSH) {
+        for (u32 k = 0; k < STEPS_A_FLUSH; k++) {
+            const u32 moves = exists && step + k >= 2 * lane, element = moves ? element_at(a, &cursor) : NO_CELL;
+            const u32 pending = element != NO_CELL ? coder.symbols[element] : 0;
+            u32 escape = 0, escape_bits = 0, all;
+            if (pending & PENDING_ESCAPED) {
+                escape = escape_of(&coder, element);
+                escape_bits = escape_bits_of(escape, coder.escape_order);
             }
-            BARRIER();
-            flush_ring(ring, &out, flushed, stream_at / 32, lane);
-            flushed = stream_at / 32;
-            BARRIER();
+            u32 before = bits_pending(pending) | escape_bits << 16;
+            LANE_SCAN(sums[k % 2], t, before, all)
+            if (pending & PENDING_BITS)
+                ring_put(ring, stream_at + (before & 0xffffu), pending & PENDING_BITS);
+            stream_at += all & 0xffffu;
+            if (escape_bits)
+                put_escape(ring, stream_at + (before >> 16), escape, coder.escape_order);
+            stream_at += all >> 16;
+            if (moves)
+                advance(a, &cursor);
         }
-        flush_ring(ring, &out, flushed, flushed + 1, lane);
+        BARRIER();
+        flush_ring(ring, &out, flushed, stream_at / 32, lane);
+        flushed = stream_at / 32;
         BARRIER();
     }
+    flush_ring(ring, &out, flushed, flushed + 1, lane);
 }
 
 #endif

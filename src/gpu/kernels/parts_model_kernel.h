@@ -332,6 +332,8 @@ KERNEL CODED(sample_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
         arranged = arrange(&job, elements_of_part(&c, part));
     }
     BARRIER();
+
+    /* ---- elements, with all predictors ---- */
     GLOBAL const code_word *codes = codes_of_chunk(&job, &c) + part * c.part_elements;
     u32 zeros[CHOICES] = {0, 0, 0, 0, 0, 0}, signs = 0;
     part_place p = place_of(&arranged, t);
@@ -455,6 +457,8 @@ KERNEL CODED(model_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBA
     const u32 past = mine + each < c.n_parts ? mine + each : c.n_parts;
     const u32 predictor = tables_of(&c)->predictor, identity = tables_of(&c)->identity;
     u32 zeros = 0;
+
+    /* ---- elements ---- */
     for (u32 part = mine; part < past; part++) {
         SHARED const arrangement *a = &arranged[part + 1 < c.n_parts];
         GLOBAL const code_word *codes = codes_of_chunk(&job, &c) + part * c.part_elements;
