@@ -1,8 +1,10 @@
-# comet::gpu, shared, and comet::gpu_static: level fast on OpenCL and CUDA devices. Drivers are loaded at run time, and the kernels are
+# comet::gpu, shared, and comet::gpu_static: the codec on OpenCL and CUDA devices. Drivers are loaded at run time, and the kernels are
 # in the library as text, so nothing of either is needed here.
 
 # In the order of their use; tools/make_ptx has the same list.
-set(COMET_GPU_KERNELS language job values blocks decode_kernel parts_kernel choice encode_kernel frame_kernel)
+set(COMET_GPU_KERNELS
+    language job values blocks decode_kernel parts_kernel choice encode_kernel parts_model_kernel parts_encode_kernel
+    frame_kernel)
 
 set(gpu_texts "")
 foreach(name IN LISTS COMET_GPU_KERNELS)

@@ -53,8 +53,8 @@ static const option options[] = {
     {0, "keep-support", NULL, set_flag, AT(keep_support), "our codec keeps zeros and non-zeros, as compress --keep-support"},
     {0, "dither", NULL, set_flag, AT(dither), "our codec dithers, as compress --dither"},
     {0, "device", "NAME", set_text, AT(device),
-     "our codec on a device, opencl:0 or cuda:0: level fast, profile device,\n"
-     "tensor and frame in its memory (doctor --gpu lists devices)"},
+     "our codec on a device, opencl:0 or cuda:0: level fast or dense,\n"
+     "profile device, tensor and frame in its memory (doctor --gpu lists devices)"},
     {0, "min-mb", "M", set_megabytes, AT(min_mb),
      "repeat a tensor along its slowest dimension until it has M MiB, so\n"
      "that it does not fit the cache (default 0: do not repeat)"},

@@ -13,7 +13,7 @@
 #include "tensor/fieldgen.h"
 #include "tensor/rearrange.h"
 
-enum { N_SMALL = 24, SPEED_ROUNDS = 5 };
+enum { N_SMALL = 24, N_LEVELS = 2, SPEED_ROUNDS = 5 };
 
 /* What the tests of one device found. */
 typedef struct device_test {
@@ -74,18 +74,19 @@ static cli_exit run_once(device *d, const loaded_tensor *input, const comet_para
     return code;
 }
 
-/* Small tensors of every type and layout, with and without keep support, lossless too. */
+/* Small tensors of every type and layout, with and without keep support, lossless too, at both levels. */
 static cli_exit test_bytes(device *d, device_test *test)
 {
     static const double bounds[] = {0.02, 0, 0.3, 1e-4};
     cli_exit code = CLI_OK;
-    for (unsigned i = 0; i < N_SMALL && code == CLI_OK; i++) {
+    for (unsigned i = 0; i < N_LEVELS * N_SMALL && code == CLI_OK; i++) {
         loaded_tensor input = {.memory = NULL};
         const field_spec spec = {.kind = i % 2 ? FIELD_BN : FIELD_RELU,
                                  .dims = {.n = 4, .items = {3, 5, 37, 41}},
                                  .dtype = (comet_dtype)(i % 3),
                                  .seed = i};
-        const comet_params params = params_for(bounds[i / 6], i % 4 == 3);
+        comet_params params = params_for(bounds[i % N_SMALL / 6], i % 4 == 3);
+        params.level = i < N_SMALL ? COMET_LEVEL_FAST : COMET_LEVEL_DENSE;
         code = field_make(&spec, "self test", &input);
         if (code == CLI_OK)
             code = tensor_rearrange(&input, (comet_layout)(i % 4));

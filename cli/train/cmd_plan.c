@@ -41,7 +41,7 @@ static const option options[] = {
      "with --ranks: each holds its part of the optimiser's state"},
     {0, "place", "MACHINE", set_text, AT(place),
      "where --ranks N of -j threads do best: a file, here, hwloc's FILE.xml or synthetic:TEXT"},
-    {0, "gpu", "NAME", set_text, AT(gpu), "how fast level fast is on a100, v100, t4 ... by a model; nothing is measured"},
+    {0, "gpu", "NAME", set_text, AT(gpu), "how fast the codec is on a100, v100, t4 ... by a model; nothing is measured"},
     {0, "memory", "SIZE", set_bytes, AT(memory), "also the largest batch within 4G, 512MiB, 4GB ... (default: none)"},
     OPTION_OPTIMISER(plan_args),
     OPTION_STATE(plan_args),

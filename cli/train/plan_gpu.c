@@ -54,7 +54,10 @@ typedef struct call {
     const char *name, *level, *direction;
 } call;
 
-static const call calls[] = {{"encode", "fast", "encode"}, {"decode", "fast", "decode"}, {"decode dense", "dense", "decode"}};
+static const call calls[] = {{"encode", "fast", "encode"},
+                             {"decode", "fast", "decode"},
+                             {"encode dense", "dense", "encode"},
+                             {"decode dense", "dense", "decode"}};
 
 /* ---- the model ---- */
 
@@ -142,7 +145,7 @@ static void print_stages(const device *d, const char *tensor, const char *name, 
         const count *c = &counts[i];
         const double share = stage_seconds(d, c, &unit) / f->seconds;
         if (strcmp(c->tensor, tensor) == 0 && strcmp(c->call, name) == 0 && share >= 0.03)
-            printf("    %-15s %-48s %3.0f %%  %s\n", c->kernel, c->stage, 100 * share, unit_names[unit]);
+            printf("    %-17s %-46s %3.0f %%  %s\n", c->kernel, c->stage, 100 * share, unit_names[unit]);
     }
 }
 

@@ -12,7 +12,7 @@
  * device memory, where later kernels of the same queue find them. A failure found on the device (too little room, a damaged
  * frame) is a status there; the return value is about the call.
  *
- * What goes: f32, f16 and bf16 in every layout, profile device, level fast and, for decoding, dense, absolute bounds and
+ * What goes: f32, f16 and bf16 in every layout, profile device, levels fast and dense, absolute bounds and
  * lossless, keep support, dither. Frames with content checksums, f64 and relative bounds give COMET_ERROR_UNSUPPORTED.
  *
  * Threads: calls on one comet_gpu may come from any thread; launches of one call stay together in its queue.
@@ -91,7 +91,7 @@ typedef struct comet_gpu_plan {
 COMET_API void comet_gpu_plan_init(comet_gpu_plan *plan);
 
 /* Finds the sizes of a tensor compressed with these parameters. Needs no device. COMET_ERROR_UNSUPPORTED
- * for what does not go on a GPU. encode_bytes is 0 at level dense, which a GPU only decodes. */
+ * for what does not go on a GPU. */
 COMET_API comet_status comet_gpu_plan_tensor(const comet_tensor *tensor, const comet_params *params, comet_gpu_plan *plan);
 
 /* ---- work ---- */

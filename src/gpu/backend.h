@@ -13,6 +13,20 @@ enum gpu_kernel {
     GPU_DECODE_PARTS16,
     GPU_DECODE_PARTS32,
     GPU_PUT_OUTLIERS,
+    GPU_QUANTISE_PARTS16,
+    GPU_QUANTISE_PARTS32,
+    GPU_SAMPLE_PARTS16,
+    GPU_SAMPLE_PARTS32,
+    GPU_CHOOSE_PARTS,
+    GPU_MODEL_PARTS16,
+    GPU_MODEL_PARTS32,
+    GPU_TABULATE_PARTS,
+    GPU_CODE_PARTS16,
+    GPU_CODE_PARTS32,
+    GPU_SIZE_PARTS,
+    GPU_WRITE_PARTS16,
+    GPU_WRITE_PARTS32,
+    GPU_WRITE_MISFITS,
     GPU_PLACE,
     GPU_COMPACT,
     GPU_OPEN_FRAME,
@@ -39,7 +53,7 @@ typedef struct gpu_source {
     size_t bytes;
 } gpu_source;
 
-enum { N_GPU_SOURCES = 9 };
+enum { N_GPU_SOURCES = 11 };
 extern const gpu_source gpu_sources[N_GPU_SOURCES]; /* in the order of their use */
 
 /* Members as in comet/gpu.h. Functions record the sentence of a failure. */

@@ -61,9 +61,41 @@ static comet_status check_work(const comet_gpu *gpu, const gpu_job *job, comet_g
     return check_place(gpu, "result", result, 16);
 }
 
+/* Both widths where the elements decide on it. */
+static void add_coded(sequence *s, enum gpu_kernel kernel16, enum gpu_kernel kernel32, uint64_t n_groups)
+{
+    if (!s->job->lossless)
+        add(s, kernel16, n_groups);
+    add(s, kernel32, n_groups);
+}
+
+static void encode_dense_kernels(sequence *s)
+{
+    const uint64_t n = s->job->n_chunks, groups = n * s->job->groups;
+    add_coded(s, GPU_QUANTISE_PARTS16, GPU_QUANTISE_PARTS32, groups);
+    if (!s->job->lossless && s->job->mode == MODE_SUPPORT) {
+        s->job->pass = 1;
+        add_coded(s, GPU_QUANTISE_PARTS16, GPU_QUANTISE_PARTS32, groups);
+    }
+    add_coded(s, GPU_SAMPLE_PARTS16, GPU_SAMPLE_PARTS32, n * SAMPLES(*s->job));
+    add(s, GPU_CHOOSE_PARTS, n);
+    add_coded(s, GPU_MODEL_PARTS16, GPU_MODEL_PARTS32, groups);
+    add(s, GPU_TABULATE_PARTS, n);
+    add_coded(s, GPU_CODE_PARTS16, GPU_CODE_PARTS32, groups);
+    add(s, GPU_SIZE_PARTS, n);
+    add(s, GPU_PLACE, 1);
+    add_coded(s, GPU_WRITE_PARTS16, GPU_WRITE_PARTS32, groups);
+    add(s, GPU_WRITE_MISFITS, n);
+    add(s, GPU_COMPACT, 1);
+}
+
 static void encode_kernels(sequence *s)
 {
     const uint64_t n = s->job->n_chunks;
+    if (s->job->groups) {
+        encode_dense_kernels(s);
+        return;
+    }
     add(s, s->job->lossless ? GPU_ENCODE32 : GPU_ENCODE16, n);
     if (!s->job->lossless) {
         s->job->pass = 1;
@@ -79,8 +111,6 @@ static comet_status encode(comet_gpu *gpu, gpu_job *job, comet_gpu_pointer src, 
                            comet_gpu_pointer workspace, comet_gpu_pointer result, void *queue)
 {
     sequence s;
-    if (job->groups)
-        return comet_fail(COMET_ERROR_UNSUPPORTED, "a GPU decodes level dense, but does not make it");
     TRY(check_work(gpu, job, src, workspace, result));
     TRY(begin(gpu, queue, job, &s));
     job->x_offset = src.offset;

@@ -196,7 +196,8 @@ static bool is_pocl(const opencl_api *cl, cl_object *id)
 
 static bool is_plain(enum gpu_kernel k)
 {
-    return k == GPU_ENCODE16 || k == GPU_ENCODE32 || k == GPU_DECODE_PARTS16 || k == GPU_DECODE_PARTS32;
+    const bool decodes_parts = k == GPU_DECODE_PARTS16 || k == GPU_DECODE_PARTS32;
+    return k == GPU_ENCODE16 || k == GPU_ENCODE32 || decodes_parts || (k >= GPU_QUANTISE_PARTS16 && k <= GPU_WRITE_MISFITS);
 }
 
 static comet_status build_all(opencl_device *d)

@@ -93,10 +93,13 @@ static void take_bound(const comet_tensor *tensor, const comet_params *params, c
     float_env_leave(&host);
 }
 
-/* Groups a chunk, for parts as the library makes them. */
-static uint64_t dense_groups(const chunk_plan *plan)
+/* Parts as the library makes them, and groups for them. */
+static void take_parts(const chunk_plan *plan, gpu_job *job)
 {
-    return ceil_div_u64(plan->chunk_elements, (uint64_t)PARTS_A_GROUP * geometry_part_elements(&plan->shape));
+    job->part_elements = (uint32_t)geometry_part_elements(&plan->shape);
+    job->parts = (uint32_t)ceil_div_u64(plan->chunk_elements, job->part_elements);
+    job->groups = (job->parts + PARTS_A_GROUP - 1) / PARTS_A_GROUP;
+    job->slot_bytes = round_up(DENSE_SLOT_BYTES(*job), 16);
 }
 
 comet_status gpu_plan_job(const comet_tensor *tensor, const comet_params *params, gpu_job *job)
@@ -119,9 +122,9 @@ comet_status gpu_plan_job(const comet_tensor *tensor, const comet_params *params
     take_tensor(tensor, &plan.shape, job);
     job->chunk_elements = (uint32_t)plan.chunk_elements;
     job->n_chunks = ceil_div_u64(plan.shape.n_elements, plan.chunk_elements);
-    if (params->level == COMET_LEVEL_DENSE)
-        job->groups = (uint32_t)dense_groups(&plan);
     job->slot_bytes = round_up(chunk_bound((size_t)plan.chunk_elements, job->element_bytes) + 4, 16);
+    if (params->level == COMET_LEVEL_DENSE)
+        take_parts(&plan, job);
     take_bound(tensor, params, &plan, job);
     return COMET_OK;
 }
@@ -140,8 +143,6 @@ comet_status gpu_plan_summary(const comet_tensor *tensor, gpu_job *job)
 
 uint64_t gpu_encode_bytes(const gpu_job *job)
 {
-    if (job->groups) /* level dense is not made on a device yet */
-        return 0;
     return round_up(ENCODE_SLOTS_AT(*job) + job->n_chunks * job->slot_bytes, 16);
 }
 

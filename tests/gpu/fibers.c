@@ -173,14 +173,25 @@ void fiber_barrier(int line)
     wait_as(AT_BARRIER, line);
 }
 
+/* Gives v, and takes what thread `from` has given; `mark` is the same for all threads of a warp. */
+static u64 exchange(u64 v, u32 from, int mark)
+{
+    fibers[fiber_thread].given = v;
+    wait_as(AT_WARP, mark);
+    u64 got = fibers[from].given;
+    wait_as(AT_WARP, -mark);
+    return got;
+}
+
 u64 fiber_warp_up(u64 v, u32 distance, u32 warp)
 {
     u32 self = fiber_thread, lane = self % warp;
-    fibers[self].given = v;
-    wait_as(AT_WARP, (int)distance);
-    u64 got = lane >= distance ? fibers[self - distance].given : v;
-    wait_as(AT_WARP, -(int)distance);
-    return got;
+    return exchange(v, lane >= distance ? self - distance : self, (int)distance);
+}
+
+u64 fiber_warp_at(u64 v, u32 lane, u32 warp)
+{
+    return exchange(v, fiber_thread / warp * warp + lane, 1000);
 }
 
 void fiber_or(u32 *p, u32 v)

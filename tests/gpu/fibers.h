@@ -46,6 +46,7 @@ typedef int64_t i64;
 #define FUSED(a, b, c) fmaf(a, b, c)
 #ifdef WARP
 #define WARP_UP(v, distance) fiber_warp_up(v, distance, WARP)
+#define WARP_AT(v, lane) (u32) fiber_warp_at(v, lane, WARP)
 #endif
 
 extern u32 fiber_thread, fiber_group;
@@ -53,6 +54,7 @@ u32 fiber_thread_now(void);
 u32 fiber_group_now(void);
 void fiber_barrier(int line);
 u64 fiber_warp_up(u64 v, u32 distance, u32 warp);
+u64 fiber_warp_at(u64 v, u32 lane, u32 warp);
 void fiber_or(u32 *p, u32 v);
 void fiber_add(u32 *p, u32 v);
 void fiber_min(u32 *p, u32 v);

@@ -30,6 +30,10 @@ comet_status rig_decode(rig *r, const sample_case *c, blob frame, bool damaged);
 /* Both, and the figures of the tensor. */
 void rig_check(rig *r, const sample_case *c);
 
+/* Tensors that take every way of quantising, at both levels: codes of both widths in every mode, zeros where keep support does
+ * not look for them, and outliers far apart. */
+void rig_check_modes(rig *r);
+
 /* Frames with bytes changed at random places, one, a few or a run of them, with and without repaired checksums. */
 void rig_check_damaged(rig *r, const sample_case *c, test_rng *rng, size_t n_frames);
 

@@ -85,10 +85,19 @@ static void test_watched(void **state)
     assert_true(watch_accesses() > before + 100000);
 }
 
+static void test_modes(void **state)
+{
+    const fiber_run run = {FIBERS_PLAIN, FIBERS_SHUFFLED, 1};
+    rig r = rig_of_fibers(&run);
+    rig_check_modes(&r);
+    report("modes", &r);
+    comet_gpu_close(r.gpu);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain), cmocka_unit_test(test_warps_of_32),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_plain),       cmocka_unit_test(test_warps_of_32),
                                        cmocka_unit_test(test_warps_of_64), cmocka_unit_test(test_lots),
-                                       cmocka_unit_test(test_watched)};
+                                       cmocka_unit_test(test_watched),     cmocka_unit_test(test_modes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,13 @@ static void test_random_cases(void **state)
            (unsigned long long)r.n_frames, (unsigned long long)r.n_damaged, (unsigned long long)r.n_refused);
 }
 
+static void test_modes(void **state)
+{
+    rig r = {.gpu = gpu};
+    rig_check_modes(&r);
+    printf("modes: %llu values, %llu frames\n", (unsigned long long)r.n_values, (unsigned long long)r.n_frames);
+}
+
 int main(void)
 {
     const char *name = getenv("COMET_GPU_DEVICE");
@@ -39,7 +46,7 @@ int main(void)
         printf("%s\n", comet_last_error());
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_cases)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_cases), cmocka_unit_test(test_modes)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     comet_gpu_close(gpu);
     return failed;

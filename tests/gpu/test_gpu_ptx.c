@@ -45,6 +45,15 @@ static void run_cases(const char *what, bool watch, uint64_t n_cases, uint64_t m
     report(what, &r, began);
 }
 
+static void run_modes(void)
+{
+    const clock_t began = clock();
+    rig r = {.gpu = gpu};
+    mock_set("order=shuffled watch=0");
+    rig_check_modes(&r);
+    report("modes", &r, began);
+}
+
 /* How many of a kernel's instructions some thread has executed. */
 static double executed_share(const char *name)
 {
@@ -75,6 +84,7 @@ static void test_cases(void **state)
 {
     mock_set("count=1");
     run_cases("cases", false, 60, 40000, 3);
+    run_modes();
     mock_set("count=0");
     if (!getenv("COMET_GPU_CASES"))
         check_executed(0.7);
@@ -85,8 +95,20 @@ static void test_watched(void **state)
     run_cases("watched", true, 40, 15000, 2);
 }
 
-/* Golden frames with chunks that a device takes; encode may have others. */
-static bool decode_golden(rig *r, const char *name)
+/* Compresses what a frame decodes to. */
+static void encode_decoded(rig *r, sample_case *c, blob frame)
+{
+    size_t bytes = 0;
+    assert_ok(comet_tensor_bytes(&c->tensor, &bytes));
+    void *x = need_malloc(bytes);
+    assert_ok(comet_decompress(frame.data, frame.bytes, x, bytes, &bytes));
+    c->x = x;
+    free(rig_encode(r, c).data);
+    free(x);
+}
+
+/* Golden frames with chunks that a device takes, both ways. */
+static bool check_golden(rig *r, const char *name)
 {
     comet_gpu_plan plan;
     blob frame = read_file(COMET_TESTS_DIR "/codec/golden", name);
@@ -101,8 +123,10 @@ static bool decode_golden(rig *r, const char *name)
     c.params.content_checksum = info.content_checksum;
     comet_gpu_plan_init(&plan);
     const bool goes = comet_gpu_plan_tensor(&c.tensor, &c.params, &plan) == COMET_OK;
-    if (goes)
+    if (goes) {
         assert_int_equal(rig_decode(r, &c, frame, false), COMET_OK);
+        encode_decoded(r, &c, frame);
+    }
     free(frame.data);
     return goes;
 }
@@ -115,7 +139,7 @@ static void test_golden(void **state)
     size_t n = 0;
     for (const struct dirent *entry; (entry = readdir(folder));)
         if (strstr(entry->d_name, ".comet"))
-            n += decode_golden(&r, entry->d_name);
+            n += check_golden(&r, entry->d_name);
     closedir(folder);
     printf("%zu golden frames\n", n);
     assert_true(n >= 2);

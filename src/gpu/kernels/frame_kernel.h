@@ -181,7 +181,7 @@ KERNEL compact(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *resul
 {
     SHARED_ARRAY u64 lanes[4];
     const u32 t = THREAD;
-    const u64 chunk = GROUP_NUMBER;
+    const u64 chunk = job.groups ? job.n_chunks : GROUP_NUMBER; /* at level dense chunks are in their places */
     work += job.work_offset;
     GLOBAL const gpu_state *state = (GLOBAL const gpu_state *)work;
     if (!state->go)

@@ -60,7 +60,8 @@ typedef struct gpu_job {
     float limit;              /* the largest magnitude that 16-bit codes are meant for */
     u32 header[HEADER_WORDS]; /* of the frame, without its length and checksum */
     u32 lines;                /* at level dense: of a plane */
-    u32 groups, unused;       /* at level dense: groups a chunk */
+    u32 groups;               /* at level dense: groups a chunk; 0 at level fast */
+    u32 part_elements, parts; /* at level dense, of frames that are made: elements of a part, the most parts of a chunk */
 } gpu_job;
 
 /* In the first bytes of the workspace, for the kernels that follow. */
@@ -85,6 +86,59 @@ typedef struct gpu_summary {
 typedef struct gpu_arena {
     u64 used, capacity;
 } gpu_arena;
+
+/* ---- level dense, encoded: what kernels leave for those after them ---- */
+
+#define CONTEXTS 16
+#define SYMBOLS 16
+#define COUNTERS (CONTEXTS * SYMBOLS) /* context x 16 + symbol */
+#define PART_LANES 32                 /* threads of a part */
+#define CHOICES 6                     /* predictors that are compared, one of them in two ways */
+#define SAMPLED 5                     /* one part in so many is looked at to choose */
+#define ESCAPE_LENGTHS 33             /* escapes have 0 to 32 bits */
+#define TABLE_BYTES 704               /* more than any tables take: 5 bits and 5 + 16 x 21 for each context */
+
+/* A group's elements, quantised: how many fail, by attempt; is one out of range; the mode of the first attempt. */
+typedef struct dense_tally {
+    u32 failed16[2], failed32[2], out_of_range, mode, unused[2];
+} dense_tally;
+
+/* A sampled part: symbols and bits of escapes by choice. */
+typedef struct dense_sample {
+    u32 counts[CHOICES * COUNTERS], escape_bits[CHOICES], negative, unused;
+} dense_sample;
+
+/* A group's symbols; its escapes by length, and by the least order with which they get one bit more. */
+typedef struct dense_counts {
+    u32 counts[COUNTERS], lengths[ESCAPE_LENGTHS], carries[ESCAPE_LENGTHS], unused[2];
+} dense_counts;
+
+/* A chunk: how it is coded; raw bits << 28 | start << 16 | frequency by context and symbol; the bytes of its tables. */
+typedef struct dense_tables {
+    u32 predictor, identity, escape_order, bytes, entries[COUNTERS], words[TABLE_BYTES / 4];
+} dense_tables;
+
+/* A part: its bytes, and the states that decoding begins with. */
+typedef struct dense_part {
+    u32 bytes, unused[3], state[PART_LANES];
+} dense_part;
+
+/*
+ * A chunk's slot at level dense: its tables, tallies and counts by group, samples, parts; bits of failed elements for codes of
+ * 16 and of 32 bits; and two areas with 4 bytes an element. Codes of 16 bits are in the first, those of 32 in the second; the
+ * other one gets the symbols, which later become the bits that they take in the frame.
+ */
+#define SAMPLES(job) (((job).parts + SAMPLED - 1) / SAMPLED)
+#define SLOT_ELEMENTS(job)                                                                                        \
+    ((((job).n_elements < (job).chunk_elements ? (job).n_elements : (job).chunk_elements) + BLOCK_ELEMENTS - 1) / \
+     BLOCK_ELEMENTS * BLOCK_ELEMENTS)
+#define SLOT_TALLIES_AT(job) ((u64)sizeof(dense_tables))
+#define SLOT_COUNTS_AT(job) (SLOT_TALLIES_AT(job) + (job).groups * sizeof(dense_tally))
+#define SLOT_SAMPLES_AT(job) (SLOT_COUNTS_AT(job) + (job).groups * sizeof(dense_counts))
+#define SLOT_PARTS_AT(job) (SLOT_SAMPLES_AT(job) + SAMPLES(job) * sizeof(dense_sample))
+#define SLOT_FAILED_AT(job) (SLOT_PARTS_AT(job) + (job).parts * sizeof(dense_part))
+#define SLOT_AREAS_AT(job) (SLOT_FAILED_AT(job) + SLOT_ELEMENTS(job) / 4)
+#define DENSE_SLOT_BYTES(job) (SLOT_AREAS_AT(job) + 8 * SLOT_ELEMENTS(job))
 
 /*
  * The workspace: the state; then for encoding, by chunk, its bytes (u32), its note (u32), where it begins (u64) and

@@ -75,6 +75,7 @@ typedef long long i64;
 #define FUSED(a, b, c) fmaf(a, b, c)
 #define WARP 32
 #define WARP_UP(v, distance) __shfl_up_sync(0xffffffffu, v, distance)
+#define WARP_AT(v, lane) __shfl_sync(0xffffffffu, v, (int)(lane))
 
 #endif
 
@@ -146,6 +147,38 @@ typedef long long i64;
         (value) = (a)[t] + (a)[GROUP + (t) / 16];               \
         (total) = (a)[GROUP + 16];                              \
         BARRIER();                                              \
+    }
+#endif
+
+/*
+ * The same over each 32 threads, of u32. `a` is shared, with room for GROUP; it may be used again only after another barrier,
+ * and this one need not be one. For kernels only.
+ */
+#ifdef WARP
+#define LANE_SCAN(a, t, value, total)                  \
+    {                                                  \
+        (void)(a);                                     \
+        u32 scan_sum_ = (value);                       \
+        for (u32 d_ = 1; d_ < 32; d_ *= 2) {           \
+            u32 other_ = WARP_UP(scan_sum_, d_);       \
+            scan_sum_ += (t) % 32 >= d_ ? other_ : 0;  \
+        }                                              \
+        (value) = scan_sum_ - (value);                 \
+        (total) = WARP_AT(scan_sum_, (t) % WARP | 31); \
+    }
+#else
+#define LANE_SCAN(a, t, value, total)                   \
+    {                                                   \
+        u32 scan_all_ = 0, scan_before_ = 0;            \
+        (a)[t] = (value);                               \
+        BARRIER();                                      \
+        for (u32 l_ = 0; l_ < 32; l_++) {               \
+            u32 other_ = (a)[(t) / 32 * 32 + l_];       \
+            scan_before_ += l_ < (t) % 32 ? other_ : 0; \
+            scan_all_ += other_;                        \
+        }                                               \
+        (value) = scan_before_;                         \
+        (total) = scan_all_;                            \
     }
 #endif
 

@@ -12,12 +12,10 @@
 #ifndef COMET_GPU_PARTS_H
 #define COMET_GPU_PARTS_H
 
-#define LANES 32
+#define LANES PART_LANES
 #define PARTS PARTS_A_GROUP
 #define STATE_BITS 12
 #define STATE_LEAST 4096u
-#define CONTEXTS 16
-#define SYMBOLS 16
 #define SCALE 1024u
 #define ESCAPE 15u
 #define ESCAPE_LEAST 168u
@@ -174,8 +172,8 @@ typedef struct outlook {
 FUNCTION u32 context_by(code_sum gradient, code_sum value)
 {
     code_sum m = magnitude_of(value);
-    u32 g = (u32)(gradient >= 1) + (gradient >= 3) + (gradient >= 6) + (gradient >= 12) + (gradient >= 24);
-    u32 i = 4 * g + (m >= 1) + (m >= 2) + (m >= 4);
+    const u32 g = gradient < 31 ? (u32)gradient : 31, third = g * 11 >> 5; /* g / 3, so levels begin at 1, 3, 6, 12, 24 */
+    const u32 i = 4 * ((g > 0) + length_in_bits(third)) + length_in_bits(m < 4 ? (u32)m : 4);
     return (u32)((i < 16 ? 0xDCB7A98765432110UL : 0xFCB7ECB7UL) >> 4 * (i % 16)) & 15u;
 }
 
@@ -189,32 +187,44 @@ FUNCTION u32 wave_context(u32 v)
     return (u32)(row >> 4 * (v % 16)) & 15u;
 }
 
-FUNCTION outlook look_at(SHARED const arrangement *a, const lane_cursor *c, u32 element, u32 predictor,
-                         GLOBAL const code_word *codes)
+/* The codes around a cell, by the edges of its tile; WW only if it is asked for. */
+typedef struct neighbours {
+    code_sum W, N, NW, NE, WW;
+} neighbours;
+
+FUNCTION neighbours neighbours_of(SHARED const arrangement *a, u32 row, u32 column, u32 element, u32 with_ww,
+                                  GLOBAL const code_word *codes)
 {
-    const u32 top = c->row == 0, left = c->column == 0, right = c->column + 1 == a->columns;
+    const u32 top = row == 0, left = column == 0, right = column + 1 == a->columns;
     const u32 across = a->channels, up = a->channels * a->columns;
-    code_sum N = top ? 0 : SIGNED_CODE(codes[element - up]), W = left ? N : SIGNED_CODE(codes[element - across]);
-    code_sum NW = left || top ? N : SIGNED_CODE(codes[element - up - across]);
-    code_sum NE = right || top ? N : SIGNED_CODE(codes[element - up + across]);
-    code_sum gradient = magnitude_of(W - NW) + magnitude_of(N - NW) + magnitude_of(N - NE), P = 0;
+    neighbours v;
+    v.N = top ? 0 : SIGNED_CODE(codes[element - up]);
+    v.W = left ? v.N : SIGNED_CODE(codes[element - across]);
+    v.NW = left || top ? v.N : SIGNED_CODE(codes[element - up - across]);
+    v.NE = right || top ? v.N : SIGNED_CODE(codes[element - up + across]);
+    v.WW = left || !with_ww ? v.N : column == 1 ? v.NW : SIGNED_CODE(codes[element - 2 * across]);
+    return v;
+}
+
+FUNCTION outlook outlook_by(const neighbours *v, u32 predictor)
+{
+    code_sum gradient = magnitude_of(v->W - v->NW) + magnitude_of(v->N - v->NW) + magnitude_of(v->N - v->NE), P = 0;
     outlook o = {0, 0, 0};
     if (predictor == PREDICTOR_WAVE) {
-        i32 v = 25 * clipped(W - NW) + 5 * clipped(N - NW) + clipped(NE - N);
-        o.prediction = (u32)median_of(W, N, NW);
-        o.context = wave_context((u32)(v < 0 ? -v : v));
-        o.turned = v < 0;
+        i32 sum = 25 * clipped(v->W - v->NW) + 5 * clipped(v->N - v->NW) + clipped(v->NE - v->N);
+        o.prediction = (u32)median_of(v->W, v->N, v->NW);
+        o.context = wave_context((u32)(sum < 0 ? -sum : sum));
+        o.turned = sum < 0;
         return o;
     }
     if (predictor == PREDICTOR_LEFT) {
-        code_sum WW = left ? N : c->column == 1 ? NW : SIGNED_CODE(codes[element - 2 * across]);
-        gradient = 2 * magnitude_of(W - WW);
-        P = W;
+        gradient = 2 * magnitude_of(v->W - v->WW);
+        P = v->W;
     } else if (predictor != PREDICTOR_NONE) {
-        P = predictor == PREDICTOR_MEDIAN ? median_of(W, N, NW) : W + N - NW;
+        P = predictor == PREDICTOR_MEDIAN ? median_of(v->W, v->N, v->NW) : v->W + v->N - v->NW;
     }
     o.prediction = (u32)P;
-    o.context = context_by(gradient, predictor == PREDICTOR_NONE ? W + N : P);
+    o.context = context_by(gradient, predictor == PREDICTOR_NONE ? v->W + v->N : P);
     return o;
 }
 
@@ -409,7 +419,8 @@ KERNEL CODED(decode_parts)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOB
             outlook o = {0, 0, 0};
             u32 symbol = 0, shift = 0, raw_bits = 0;
             if (element != NO_CELL) {
-                o = look_at(a, &c, element, s.predictor, part_codes);
+                const neighbours v = neighbours_of(a, c.row, c.column, element, s.predictor == PREDICTOR_LEFT, part_codes);
+                o = outlook_by(&v, s.predictor);
                 const u32 slot = state % SCALE;
                 symbol = symbols[o.context * SCALE + slot];
                 const u32 start = starts[o.context * (SYMBOLS + 1) + symbol],

@@ -6,13 +6,14 @@ needs_training
 run 0 plan --gpu a100
 out_has 'a100: 108 multiprocessors at 1.41 GHz, memory of 1555 GB/s. By a model: no GPU has run it.'
 out_has 'relu level fast, ratio [0-9.]*, encode: [0-9]* GB/s, [0-9]* % of memory'
+out_has 'bn   level dense, ratio [0-9.]*, encode: [0-9]* GB/s, [0-9]* % of memory'
 out_has 'bn   level dense, ratio [0-9.]*, decode: [0-9]* GB/s, [0-9]* % of memory'
 out_has '^ *decode_16 .* [0-9]* %  [a-z]'
 out_has '^ *decode_parts_16 .* [0-9]* %  [a-z]'
 
 # No speed is above what memory allows: 4 bytes of each element and those of its code.
 run 0 plan --gpu b200 --json
-if [ "$(wc -l <.out)" -eq 6 ]; then pass; else fault "not six objects"; fi
+if [ "$(wc -l <.out)" -eq 8 ]; then pass; else fault "not eight objects"; fi
 for key in ratio bytes_per_s memory_bytes_per_s share_of_memory_speed share_limited_by_memory longest_stage_share; do
     if grep -qv "\"$key\":[0-9]" .out; then fault "an object lacks $key"; else pass; fi
 done
