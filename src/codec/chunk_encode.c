@@ -336,7 +336,7 @@ static chunk_payload write_coded(chunk *c, choice *how)
     uint8_t *head = c->ws->out.data, *out = head + CODED_HEADER_BYTES;
     if (how->predictor == PREDICT_LINEAR) {
         linear_shape s = {c->n, c->plan->shape.channels, c->plan->shape.columns};
-        if (linear_encode(c->width, &s, c->codes, out))
+        if (linear_encode(c->plan->kernels, c->width, &s, c->codes, out))
             out += linear_n_tiles(&s) * LINEAR_BYTES;
         else
             how->predictor = how->dense ? PREDICT_MEDIAN : PREDICT_LORENZO;

@@ -156,6 +156,33 @@ typedef struct packed_tile {
 /* Does the same as unpack, unpredict and dequantise one after the other, for 16-bit codes. False if the bytes run out. */
 typedef bool decode_tile_fn(const packed_tile *tile);
 
+/* ---- planes (PREDICT_LINEAR) ---- */
+
+#define LINEAR_TILE 16 /* the most rows and columns of a tile that has a plane of its own; see codec/linear.h */
+
+typedef struct linear_plane {
+    int32_t a; /* 256 times the value at row 0, column 0 */
+    int16_t b, c;
+} linear_plane;
+
+/* A tile of one channel: its size, and the distances to the next row and column. */
+typedef struct linear_grid {
+    size_t rows, columns, line, step;
+} linear_grid;
+
+/* Sums of codes, and of codes times their column and their row. */
+typedef struct linear_sums {
+    int64_t codes, by_column, by_row;
+} linear_sums;
+
+/* Sums of the tiles of n neighbouring channels, the first of which begins at `codes`. */
+typedef void linear_sums_fn(const linear_grid *g, const void *codes, size_t n, linear_sums *sums);
+/* Subtracts the plane of each channel. False if what is left of any code leaves the range of codes. Codes are in range, and the
+ * planes were fitted to them. */
+typedef bool linear_subtract_fn(const linear_grid *g, const linear_plane *planes, size_t n, void *codes);
+/* Adds planes, whatever they are, modulo the range of the codes' type. */
+typedef void linear_add_fn(const linear_grid *g, const linear_plane *planes, size_t n, void *codes);
+
 /* ---- dense ---- */
 
 #define LANES 64      /* interleaved entropy coder states */
@@ -234,6 +261,9 @@ typedef struct codec_kernels {
     encode_tile_fn *encode_tile[N_DTYPES];
     decode_tile_fn *decode_tile[N_DTYPES];
     write_outliers_fn *write_outliers;
+    linear_sums_fn *linear_sums[2];
+    linear_subtract_fn *linear_subtract[2];
+    linear_add_fn *linear_add[2];
     gather_row_fn *gather_row[2];
     scatter_row_fn *scatter_row[2];
     model_row_fn *model_row[2];
