@@ -74,7 +74,8 @@ typedef struct moments {
 
 /* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of failed[i /
  * 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with non-finite
- * elements are undefined. `codes` has room for n rounded up to BLOCK; the rest is filled with 0. */
+ * elements are undefined, but squares of 16-bit elements then are not finite either. `codes` has room for n rounded up to BLOCK;
+ * the rest is filled with 0. */
 typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                          moments *m);
 

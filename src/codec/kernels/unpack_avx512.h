@@ -53,11 +53,8 @@ HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *
     __m512i v = get_values(in->values, map, shape.width);
     v = _mm512_mask_add_epi8(v, map, v, _mm512_set1_epi8(shape.bitmap)); /* non-zeros were stored less one */
     in->values += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
-    if (!identity) {
-        __mmask64 odd = _mm512_test_epi8_mask(v, _mm512_set1_epi8(1));
-        __m512i half = _mm512_and_si512(_mm512_srli_epi16(v, 1), _mm512_set1_epi8(0x7f));
-        v = _mm512_mask_sub_epi8(half, odd, _mm512_set1_epi8(-1), half);
-    }
+    if (!identity)
+        v = unzigzag_bytes(v);
     __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
     z[0] = identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low);
     z[1] = identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high);
