@@ -70,10 +70,11 @@ static __attribute__((noinline)) block_shape pack_large(__m512i z0, __m512i z1, 
 typedef struct half_packed {
     _Alignas(64) uint8_t bytes[TILE_BLOCKS][LARGE_BYTES]; /* residuals; of a large block, the values as they are written */
     uint64_t map[TILE_BLOCKS];
-    uint8_t max[TILE_BLOCKS], count[TILE_BLOCKS]; /* the largest residual, how many are not 0; 0 for large blocks */
-    uint16_t large_bytes[TILE_BLOCKS];            /* those of the values; 0 for other blocks */
-    uint8_t large_wide[TILE_BLOCKS];              /* the wide byte of a large block; all are wide */
-    uint64_t large, large_bitmap;                 /* a bit for each large block, and for each that is a bitmap */
+    _Alignas(64) uint8_t max[TILE_BLOCKS]; /* the largest residual; 0 for large blocks */
+    uint8_t count[TILE_BLOCKS];            /* how many are not 0; 0 for large blocks */
+    uint16_t large_bytes[TILE_BLOCKS];     /* those of the values; 0 for other blocks */
+    uint8_t large_wide[TILE_BLOCKS];       /* the wide byte of a large block; all are wide */
+    uint64_t large, large_bitmap;          /* a bit for each large block, and for each that is a bitmap */
 } half_packed;
 
 static inline void pack_begin(half_packed *h)
@@ -108,6 +109,53 @@ HOT void pack_block(__m512i z0, __m512i z1, size_t block, half_packed *h)
     h->map[block] = map;
     h->max[block] = (uint8_t)max;
     h->count[block] = (uint8_t)__builtin_popcountll(map);
+}
+
+/* The same for residuals that are bytes; find_maxima does the rest. */
+HOT void pack_block_of_bytes(__m512i bytes, size_t block, half_packed *h)
+{
+    const uint64_t map = _mm512_test_epi8_mask(bytes, bytes);
+    _mm512_store_si512(h->bytes[block], bytes);
+    h->map[block] = map;
+    h->count[block] = (uint8_t)__builtin_popcountll(map);
+}
+
+/* The maxima of four blocks, of each in a lane of 16 bytes that have yet to be compared. */
+HOT __m512i lane_maxima(const half_packed *h, size_t block)
+{
+    enum { EVEN = 0x88, ODD = 0xdd };
+    __m512i pair[2];
+    for (int i = 0; i < 2; i++) {
+        const __m512i a = _mm512_load_si512(h->bytes[block + 2 * i]), b = _mm512_load_si512(h->bytes[block + 2 * i + 1]);
+        pair[i] = _mm512_max_epu8(_mm512_shuffle_i64x2(a, b, EVEN), _mm512_shuffle_i64x2(a, b, ODD));
+    }
+    return _mm512_max_epu8(_mm512_shuffle_i64x2(pair[0], pair[1], EVEN), _mm512_shuffle_i64x2(pair[0], pair[1], ODD));
+}
+
+/* Of 16 blocks: rows of 16 bytes of four registers become columns. Byte 4 i + k is of block 4 k + i. */
+HOT __m128i maxima_of_16(const half_packed *h, size_t first)
+{
+    __m512i v[4];
+    for (int i = 0; i < 4; i++)
+        v[i] = lane_maxima(h, first + 4 * i);
+    for (int i = 0; i < 2; i++)
+        v[i] = _mm512_max_epu8(_mm512_unpacklo_epi32(v[i], v[i + 2]), _mm512_unpackhi_epi32(v[i], v[i + 2]));
+    __m512i all = _mm512_max_epu8(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    all = _mm512_max_epu8(all, _mm512_srli_epi32(all, 16));
+    all = _mm512_max_epu8(all, _mm512_srli_epi16(all, 8));
+    return _mm512_cvtepi32_epi8(all);
+}
+
+/* The largest residuals of blocks of bytes. */
+static inline void find_maxima(size_t n_blocks, half_packed *h)
+{
+    const __m512i by_block = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+    __m512i max = _mm512_castsi128_si512(maxima_of_16(h, 0));
+    max = _mm512_inserti64x2(max, maxima_of_16(h, 16), 1);
+    max = _mm512_inserti64x2(max, maxima_of_16(h, 32), 2);
+    max = _mm512_inserti64x2(max, maxima_of_16(h, 48), 3);
+    const __mmask64 present = n_blocks < TILE_BLOCKS ? (UINT64_C(1) << n_blocks) - 1 : ~UINT64_C(0);
+    _mm512_store_si512(h->max, _mm512_maskz_mov_epi8(present, _mm512_shuffle_epi8(max, by_block)));
 }
 
 /* The number of bits of 64 bytes. */
