@@ -15,9 +15,9 @@ HOT __m512i zigzag32(__m512i r)
 }
 
 /*
- * The same and its inverse for bytes: both are linear in the bits. Row i of a matrix, from the last byte on, has the bits of the
- * argument whose sum modulo 2 is bit i. Bit i of a mapped residual is bit i - 1 plus the sign, and bit 0 the sign; bit i of a
- * residual is bit i + 1 of the mapped one plus bit 0.
+ * The same and its inverse for bytes: both are linear in the bits. Row i of a matrix, from the last byte on, has the bits of
+ * the argument whose sum modulo 2 is bit i. Bit i of a mapped residual is bit i - 1 plus the sign, and bit 0 the sign; bit i of
+ * a residual is bit i + 1 of the mapped one plus bit 0.
  */
 HOT __m512i zigzag_bytes(__m512i r)
 {

@@ -10,7 +10,7 @@
  * TINY_CODES - 1, a register of a table is enough, and residuals are bytes.
  */
 #include "codec/kernels/half_avx512.h"
-#include "codec/kernels/pack_avx512.h"
+#include "codec/kernels/pack_end_avx512.h"
 
 /* ---- figures of elements ---- */
 

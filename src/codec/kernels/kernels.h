@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "codec/bits.h"
+#include "codec/kernels/linear_kernels.h"
 #include "comet/codec.h"
 
 #define N_DTYPES 4
@@ -74,8 +75,8 @@ typedef struct moments {
 
 /* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of failed[i /
  * 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with non-finite
- * elements are undefined, but squares of 16-bit elements then are not finite either. `codes` has room for n rounded up to BLOCK;
- * the rest is filled with 0. */
+ * elements are undefined, but squares of 16-bit elements then are not finite either. `codes` has room for n rounded up to
+ * BLOCK; the rest is filled with 0. */
 typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                          moments *m);
 
@@ -156,33 +157,6 @@ typedef struct packed_tile {
 
 /* Does the same as unpack, unpredict and dequantise one after the other, for 16-bit codes. False if the bytes run out. */
 typedef bool decode_tile_fn(const packed_tile *tile);
-
-/* ---- planes (PREDICT_LINEAR) ---- */
-
-#define LINEAR_TILE 16 /* the most rows and columns of a tile that has a plane of its own; see codec/linear.h */
-
-typedef struct linear_plane {
-    int32_t a; /* 256 times the value at row 0, column 0 */
-    int16_t b, c;
-} linear_plane;
-
-/* A tile of one channel: its size, and the distances to the next row and column. */
-typedef struct linear_grid {
-    size_t rows, columns, line, step;
-} linear_grid;
-
-/* Sums of codes, and of codes times their column and their row. */
-typedef struct linear_sums {
-    int64_t codes, by_column, by_row;
-} linear_sums;
-
-/* Sums of the tiles of n neighbouring channels, the first of which begins at `codes`. */
-typedef void linear_sums_fn(const linear_grid *g, const void *codes, size_t n, linear_sums *sums);
-/* Subtracts the plane of each channel. False if what is left of any code leaves the range of codes. Codes are in range, and the
- * planes were fitted to them. */
-typedef bool linear_subtract_fn(const linear_grid *g, const linear_plane *planes, size_t n, void *codes);
-/* Adds planes, whatever they are, modulo the range of the codes' type. */
-typedef void linear_add_fn(const linear_grid *g, const linear_plane *planes, size_t n, void *codes);
 
 /* ---- dense ---- */
 

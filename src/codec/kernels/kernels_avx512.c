@@ -8,7 +8,7 @@
  */
 #define LINEAR_LANES 16
 #include "codec/kernels/linear_lanes.h"
-#include "codec/kernels/pack_avx512.h"
+#include "codec/kernels/pack_end_avx512.h"
 
 /* ---- quantise and dequantise, f32 ---- */
 

@@ -1,6 +1,7 @@
 /*
  * The outlier section of 16-bit elements with AVX-512. bf16 has many outliers where the bound is near its resolution, at random
- * places, so that branches on their number would be mispredicted in every block: loops run over the bits of a mask of 64 blocks.
+ * places, so that branches on their number would be mispredicted in every block: loops run over the bits of a mask of 64
+ * blocks.
  */
 #include "codec/kernels/avx512.h"
 
