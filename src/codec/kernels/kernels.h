@@ -19,6 +19,7 @@
 
 #include "codec/bits.h"
 #include "codec/kernels/linear_kernels.h"
+#include "codec/kernels/quantiser_type.h"
 #include "comet/codec.h"
 
 #define N_DTYPES 4
@@ -54,17 +55,6 @@ enum predictor {
     PREDICT_VOLUME = 7,  /* the plane before plus the median of the changes since; with lanes in a wave (dense only) */
     N_PREDICTORS
 };
-
-/* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly any zeros: zero has no code in it. */
-enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER };
-
-/* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
-typedef struct quantiser {
-    enum quantiser_mode mode;
-    float eb, step, inverse;
-    double eb64, step64, inverse64;
-    uint32_t key; /* of the dither, different for every chunk */
-} quantiser;
 
 /* Moments of the elements seen, accumulated in a fixed order. */
 typedef struct moments {
