@@ -124,7 +124,7 @@ static uint64_t linear_cost(const sample *s, bool dense)
     histogram c = {.extra_bits = 0};
     uint64_t bits = 0, tried = 0;
     for (size_t k = 0; k < s->n_runs && tried < LINEAR_TRIES; k++)
-        if (linear_sample(s->width, &s->shape, s->codes, s->first[k], (uint32_t *)s->residuals)) {
+        if (linear_sample(s->kernels, s->width, &s->shape, s->codes, s->first[k], (uint32_t *)s->residuals)) {
             if (dense)
                 count_residuals(&c, CODES32, s->residuals, TILE, no_level);
             else

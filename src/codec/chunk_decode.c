@@ -267,7 +267,7 @@ static bool decode_coded(const chunk_plan *plan, workspace *ws, uint64_t index, 
     }
     if (p->predictor == PREDICT_LINEAR) {
         linear_shape s = {n, plan->shape.channels, plan->shape.columns};
-        linear_decode(p->width, &s, p->planes, codes);
+        linear_decode(plan->kernels, p->width, &s, p->planes, codes);
     }
     if (plan->lossless)
         lossless_elements(element, codes, n, x);

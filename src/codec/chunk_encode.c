@@ -336,7 +336,7 @@ static chunk_payload write_coded(chunk *c, choice *how)
     uint8_t *head = c->ws->out.data, *out = head + CODED_HEADER_BYTES;
     if (how->predictor == PREDICT_LINEAR) {
         linear_shape s = {c->n, c->plan->shape.channels, c->plan->shape.columns};
-        if (linear_encode(c->width, &s, c->codes, out))
+        if (linear_encode(c->plan->kernels, c->width, &s, c->codes, out))
             out += linear_n_tiles(&s) * LINEAR_BYTES;
         else
             how->predictor = how->dense ? PREDICT_MEDIAN : PREDICT_LORENZO;
@@ -371,9 +371,12 @@ static choice choose(chunk *c)
     return how;
 }
 
+/* Elements of 16 bits that are not finite have shown in the squares. */
 static uint64_t count_nonfinite(const chunk *c)
 {
     uint64_t count = 0;
+    if (c->element == 2)
+        return 0;
     for (size_t b = 0; c->n_failed && b * BLOCK < c->n; b++)
         for (uint64_t mask = c->failed[b]; mask; mask &= mask - 1)
             count += isfinite(element_value(c->plan->dtype, c->x, b * BLOCK + (size_t)__builtin_ctzll(mask))) ? 0 : 1;

@@ -10,7 +10,6 @@
 
 #include "codec/kernels/kernels.h"
 
-#define LINEAR_TILE 16
 #define LINEAR_BYTES 8 /* a tile */
 
 /* A chunk's lines as the fit sees them. */
@@ -22,13 +21,15 @@ size_t linear_n_tiles(const linear_shape *s);
 
 /* Subtracts the planes in place and writes linear_n_tiles x LINEAR_BYTES bytes. False, with the codes restored, if a residual
  * would leave the range of codes. */
-bool linear_encode(enum code_width width, const linear_shape *s, void *codes, uint8_t *planes);
+bool linear_encode(const codec_kernels *kernels, enum code_width width, const linear_shape *s, void *codes, uint8_t *planes);
 
 /* Adds the planes back. */
-void linear_decode(enum code_width width, const linear_shape *s, const uint8_t *planes, void *codes);
+void linear_decode(const codec_kernels *kernels, enum code_width width, const linear_shape *s, const uint8_t *planes,
+                   void *codes);
 
 /* Residuals of the single tile whose first element is at `first`, zigzagged, LINEAR_TILE^2 of them; false if the tile does not
  * lie whole in the chunk. For estimates. */
-bool linear_sample(enum code_width width, const linear_shape *s, const void *codes, size_t first, uint32_t *residuals);
+bool linear_sample(const codec_kernels *kernels, enum code_width width, const linear_shape *s, const void *codes, size_t first,
+                   uint32_t *residuals);
 
 #endif

@@ -15,6 +15,21 @@ HOT __m512i zigzag32(__m512i r)
 }
 
 /*
+ * The same and its inverse for bytes: both are linear in the bits. Row i of a matrix, from the last byte on, has the bits of
+ * the argument whose sum modulo 2 is bit i. Bit i of a mapped residual is bit i - 1 plus the sign, and bit 0 the sign; bit i of
+ * a residual is bit i + 1 of the mapped one plus bit 0.
+ */
+HOT __m512i zigzag_bytes(__m512i r)
+{
+    return _mm512_gf2p8affine_epi64_epi8(r, _mm512_set1_epi64((long long)0x808182848890a0c0), 0);
+}
+
+HOT __m512i unzigzag_bytes(__m512i z)
+{
+    return _mm512_gf2p8affine_epi64_epi8(z, _mm512_set1_epi64((long long)0x0305091121418101), 0);
+}
+
+/*
  * The compress and expand instructions, on AMD's processors also those that zero what they do not write, wait for the register
  * that they write to, where the end of the loop's last round may be. A zero from nowhere spares them that.
  */

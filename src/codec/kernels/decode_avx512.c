@@ -89,9 +89,9 @@ static inline void add_left(uint16_t *c, size_t n, uint16_t before)
     const __m512i top = _mm512_set1_epi16(31);
     __m512i left = _mm512_set1_epi16((short)before);
     for (size_t i = 0; i < n; i += 32) {
-        __m512i v = _mm512_add_epi16(running_sums(_mm512_loadu_si512(c + i)), left);
-        left = _mm512_permutexvar_epi16(top, v);
-        _mm512_storeu_si512(c + i, v);
+        const __m512i sums = running_sums(_mm512_loadu_si512(c + i));
+        _mm512_storeu_si512(c + i, _mm512_add_epi16(sums, left));
+        left = _mm512_add_epi16(left, _mm512_permutexvar_epi16(top, sums));
     }
 }
 
@@ -134,8 +134,9 @@ HOT void add_slots(uint16_t *c, size_t n, size_t distance, bool sum_left, __m512
             if (k > 0)
                 v = _mm512_loadu_si512(c + row + 32 * k);
             if (sum_left) {
-                v = _mm512_add_epi16(running_sums(v), left);
-                left = _mm512_permutexvar_epi16(k + 1 == n_slots ? last : top, v);
+                const __m512i sums = running_sums(v);
+                v = _mm512_add_epi16(sums, left);
+                left = _mm512_add_epi16(left, _mm512_permutexvar_epi16(k + 1 == n_slots ? last : top, sums));
             }
             slot[k] = _mm512_add_epi16(v, slot[k]);
             _mm512_storeu_si512(c + row + 32 * k, slot[k]);
@@ -218,9 +219,10 @@ HOT bool decode_blocks_f32(const packed_tile *t, enum quantiser_mode mode, enum 
     float *x = t->x;
     const char *prefetch = t->prefetch ? (const char *)t->prefetch : (const char *)c; /* which is in the cache */
     const size_t prefetch_step = t->prefetch ? BLOCK * sizeof(float) : 0;
-    left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
+    __m512i before = _mm512_loadu_si512(c - 32);
     if (left && up)
-        sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
+        before = _mm512_sub_epi16(before, _mm512_loadu_si512(c - 32 - line));
+    left_sums sums = left_sums_make(distance, before);
     codes_above above = codes_above_make(line, c);
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, prefetch += prefetch_step) {
         __m512i z[2];

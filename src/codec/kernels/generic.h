@@ -86,6 +86,18 @@ static inline float dither(uint32_t key, uint32_t index)
 
 #define CODE int16_t
 #define UCODE uint16_t
+#define LIMIT CODE16_LIMIT
+#define NAME(stem) stem##_16_generic
+#include "codec/kernels/linear_body.h"
+
+#define CODE int32_t
+#define UCODE uint32_t
+#define LIMIT CODE32_LIMIT
+#define NAME(stem) stem##_32_generic
+#include "codec/kernels/linear_body.h"
+
+#define CODE int16_t
+#define UCODE uint16_t
 #define SUM int32_t
 #define NAME(stem) stem##_16_generic
 #include "codec/kernels/dense_body.h"
@@ -199,6 +211,7 @@ static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpre
 #define OTHER_ENCODE_TILES encode_tile_f16, encode_tile_bf16, encode_tile_f64
 #define OTHER_DECODE_TILES decode_tile_f16, decode_tile_bf16, decode_tile_f64
 #define OUTLIER_WRITER write_outliers_generic
+#define LINEAR_16(stem) stem##_16_generic
 
 /* A family's table from its own functions for f32 and 16-bit codes and the lists above; the rest is generic. Tiles go through
  * encode_tile_<type> and decode_tile_<type>. */
@@ -217,9 +230,11 @@ static inline bool decode_tile_by(const packed_tile *t, unpack_fn *unpack, unpre
         .pack_cost = {pack_cost_16, pack_cost_32_generic, pack_cost_64_generic},                                             \
         .unpack = {unpack_16, unpack_32_generic, unpack_64_generic}, .encode_tile = {encode_tile_f32, OTHER_ENCODE_TILES},   \
         .decode_tile = {decode_tile_f32, OTHER_DECODE_TILES}, .write_outliers = OUTLIER_WRITER,                              \
-        .gather_row = {gather_row_16, gather_row_32_generic}, .scatter_row = {scatter_row_16, scatter_row_32_generic},       \
-        .model_row = {model_row_16, model_row_32_generic}, .decode_row = {decode_row_16, decode_row_32_generic},             \
-        .entropy_encode = (entropy_encoder),                                                                                 \
+        .linear_sums = {LINEAR_16(linear_sums), linear_sums_32_generic},                                                     \
+        .linear_subtract = {LINEAR_16(linear_subtract), linear_subtract_32_generic},                                         \
+        .linear_add = {LINEAR_16(linear_add), linear_add_32_generic}, .gather_row = {gather_row_16, gather_row_32_generic},  \
+        .scatter_row = {scatter_row_16, scatter_row_32_generic}, .model_row = {model_row_16, model_row_32_generic},          \
+        .decode_row = {decode_row_16, decode_row_32_generic}, .entropy_encode = (entropy_encoder),                           \
     }
 
 #endif

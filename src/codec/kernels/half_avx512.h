@@ -32,7 +32,7 @@ HOT __m512 widen_half(comet_dtype type, __m256i bits)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
 }
 
-/* 32 elements as floats. bf16 takes one permutation, which puts the first 16 into low halves and the others into high ones. */
+/* 32 elements as floats. bf16 goes into the high halves of zeros. */
 HOT void widen_halves(comet_dtype type, __m512i bits, __m512 v[2])
 {
     if (type == COMET_DTYPE_F16) {
@@ -40,11 +40,11 @@ HOT void widen_halves(comet_dtype type, __m512i bits, __m512 v[2])
         v[1] = widen_half(type, _mm512_extracti64x4_epi64(bits, 1));
         return;
     }
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5,
-                                           20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m512i pairs = _mm512_permutexvar_epi16(order, bits);
-    v[0] = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
-    v[1] = _mm512_castsi512_ps(_mm512_and_si512(pairs, _mm512_set1_epi32((int)0xffff0000)));
+    enum { HIGH_HALVES = (int)0xaaaaaaaa };
+    const __m512i twice = _mm512_srli_epi16(lane_numbers(), 1);
+    const __m512i later = _mm512_add_epi16(twice, _mm512_set1_epi16(16));
+    v[0] = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16((__mmask32)HIGH_HALVES, twice, bits));
+    v[1] = _mm512_castsi512_ps(_mm512_maskz_permutexvar_epi16((__mmask32)HIGH_HALVES, later, bits));
 }
 
 /* Rounds 32 floats, none of them NaN, to nearest even. bf16 rounds up if the low half is above 1/2, or 1/2 and the high half

@@ -96,9 +96,10 @@ HOT bool decode_blocks_half(comet_dtype type, const packed_tile *t, enum quantis
     const char *prefetch = t->prefetch ? t->prefetch : (const void *)c; /* which is in the cache */
     const size_t prefetch_step = t->prefetch ? BLOCK * sizeof *x : 0;
     bool small = true;
-    left_sums sums = {distance, _mm512_loadu_si512(c - 32)};
+    __m512i before = _mm512_loadu_si512(c - 32);
     if (left && up)
-        sums.last = _mm512_sub_epi16(sums.last, _mm512_loadu_si512(c - 32 - line));
+        before = _mm512_sub_epi16(before, _mm512_loadu_si512(c - 32 - line));
+    left_sums sums = left_sums_make(distance, before);
     codes_above above = codes_above_make(line, c);
     for (size_t b = first_block; b < first_block + n_blocks; b++, c += BLOCK, x += BLOCK, prefetch += prefetch_step) {
         __m512i z[2];

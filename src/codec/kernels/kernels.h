@@ -18,6 +18,8 @@
 #include <stdbool.h>
 
 #include "codec/bits.h"
+#include "codec/kernels/linear_kernels.h"
+#include "codec/kernels/quantiser_type.h"
 #include "comet/codec.h"
 
 #define N_DTYPES 4
@@ -54,17 +56,6 @@ enum predictor {
     N_PREDICTORS
 };
 
-/* QUANTISE_NONZERO is QUANTISE_SUPPORT for chunks with hardly any zeros: zero has no code in it. */
-enum quantiser_mode { QUANTISE_PLAIN, QUANTISE_SUPPORT, QUANTISE_NONZERO, QUANTISE_DITHER };
-
-/* The map between values and codes. f32, f16 and bf16 are computed in float, f64 in double. */
-typedef struct quantiser {
-    enum quantiser_mode mode;
-    float eb, step, inverse;
-    double eb64, step64, inverse64;
-    uint32_t key; /* of the dither, different for every chunk */
-} quantiser;
-
 /* Moments of the elements seen, accumulated in a fixed order. */
 typedef struct moments {
     double sum_of_squares[SUM_LANES];
@@ -74,7 +65,8 @@ typedef struct moments {
 
 /* Elements [0, n) of a tile (n <= QUANT_TILE), whose first has index `first` in its chunk, to codes. Bit i % 64 of failed[i /
  * 64] is set, and codes[i] is 0, where the code would not come back within the bound. Moments of a tile with non-finite
- * elements are undefined. `codes` has room for n rounded up to BLOCK; the rest is filled with 0. */
+ * elements are undefined, but squares of 16-bit elements then are not finite either. `codes` has room for n rounded up to
+ * BLOCK; the rest is filled with 0. */
 typedef void quantise_fn(const quantiser *q, const void *x, size_t n, uint32_t first, void *codes, uint64_t *failed,
                          moments *m);
 
@@ -234,6 +226,9 @@ typedef struct codec_kernels {
     encode_tile_fn *encode_tile[N_DTYPES];
     decode_tile_fn *decode_tile[N_DTYPES];
     write_outliers_fn *write_outliers;
+    linear_sums_fn *linear_sums[2];
+    linear_subtract_fn *linear_subtract[2];
+    linear_add_fn *linear_add[2];
     gather_row_fn *gather_row[2];
     scatter_row_fn *scatter_row[2];
     model_row_fn *model_row[2];

@@ -5,6 +5,8 @@
  * a branch on their shape, which changes from block to block and would be mispredicted. Bytes are brought together and put back
  * eight at a time, by shuffles from a table. Decompression is in decode_avx2.c, level dense in dense_avx2.c.
  */
+#define LINEAR_LANES 8
+#include "codec/kernels/linear_lanes.h"
 #include "codec/kernels/pack_avx2.h"
 
 /* ---- quantise, f32 ---- */

@@ -6,7 +6,9 @@
  * (pack_avx512.h), so that no block waits for the shape of the one before. Decompression is in decode_avx512.c, level dense in
  * dense_avx512.c.
  */
-#include "codec/kernels/pack_avx512.h"
+#define LINEAR_LANES 16
+#include "codec/kernels/linear_lanes.h"
+#include "codec/kernels/pack_end_avx512.h"
 
 /* ---- quantise and dequantise, f32 ---- */
 

@@ -9,6 +9,8 @@
 
 #include "codec/kernels/byte_shuffles.h"
 #include "codec/kernels/generic.h"
+#define LINEAR_LANES 4
+#include "codec/kernels/linear_lanes.h"
 
 /* Parts of hot loops: inlined whatever their size, so that their state stays in registers. */
 #define HOT static inline __attribute__((always_inline))

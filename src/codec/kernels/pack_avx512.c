@@ -1,5 +1,5 @@
 /* Packs residuals of 16-bit codes with AVX-512, on their own: see pack_avx512.h. */
-#include "codec/kernels/pack_avx512.h"
+#include "codec/kernels/pack_end_avx512.h"
 
 void pack_16_avx512(const void *residuals, size_t n_blocks, size_t first_block, block_writer *out)
 {

@@ -53,33 +53,38 @@ HOT bool unpack_block(unsigned kind, bool identity, block_reader *in, uint16_t *
     __m512i v = get_values(in->values, map, shape.width);
     v = _mm512_mask_add_epi8(v, map, v, _mm512_set1_epi8(shape.bitmap)); /* non-zeros were stored less one */
     in->values += ((unsigned)__builtin_popcountll(map) * shape.width + 7) / 8;
-    if (!identity) {
-        __mmask64 odd = _mm512_test_epi8_mask(v, _mm512_set1_epi8(1));
-        __m512i half = _mm512_and_si512(_mm512_srli_epi16(v, 1), _mm512_set1_epi8(0x7f));
-        v = _mm512_mask_sub_epi8(half, odd, _mm512_set1_epi8(-1), half);
-    }
+    if (!identity)
+        v = unzigzag_bytes(v);
     __m256i low = _mm512_castsi512_si256(v), high = _mm512_extracti64x4_epi64(v, 1);
     z[0] = identity ? _mm512_cvtepu8_epi16(low) : _mm512_cvtepi8_epi16(low);
     z[1] = identity ? _mm512_cvtepu8_epi16(high) : _mm512_cvtepi8_epi16(high);
     return in->values <= in->values_end;
 }
 
-/* What the next codes are predicted from, as far as a register holds it: the last 32 codes, or their differences to the line
- * above. */
+/* What the codes before add to each lane of the next ones, or their differences to the line above. It grows by sums of the new
+ * ones alone, so that a register waits for the one before for a single addition. */
 typedef struct left_sums {
     size_t distance; /* 1 or 16 */
-    __m512i last;
+    __m512i carry;
 } left_sums;
+
+/* The last `distance` lanes, again and again. */
+HOT __m512i last_lanes(size_t distance, __m512i v)
+{
+    return distance == 1 ? _mm512_permutexvar_epi16(_mm512_set1_epi16(31), v) : _mm512_shuffle_i64x2(v, v, 0xee);
+}
+
+HOT left_sums left_sums_make(size_t distance, __m512i last)
+{
+    return (left_sums){distance, last_lanes(distance, last)};
+}
 
 HOT __m512i add_left_neighbours(left_sums *s, __m512i v)
 {
-    if (s->distance == 1) {
-        v = _mm512_add_epi16(running_sums(v), _mm512_permutexvar_epi16(_mm512_set1_epi16(31), s->last));
-    } else {
-        __m512i low_above = _mm512_inserti64x4(_mm512_setzero_si512(), _mm512_castsi512_si256(v), 1);
-        v = _mm512_add_epi16(_mm512_add_epi16(v, low_above), _mm512_shuffle_i64x2(s->last, s->last, 0xee));
-    }
-    s->last = v;
+    const __m512i low_above = _mm512_inserti64x4(_mm512_setzero_si512(), _mm512_castsi512_si256(v), 1);
+    const __m512i sums = s->distance == 1 ? running_sums(v) : _mm512_add_epi16(v, low_above);
+    v = _mm512_add_epi16(sums, s->carry);
+    s->carry = _mm512_add_epi16(s->carry, last_lanes(s->distance, sums));
     return v;
 }
 
