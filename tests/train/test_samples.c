@@ -175,7 +175,7 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
 {
     sampler *s = sampler_of(m, o);
     stored_input in = make_input(m, o, r);
-    float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
+    float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes[o->index]);
     const float *gradient;
     uint64_t n_gradient;
     s->x = NULL;
@@ -194,7 +194,7 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
     release(in.stored, in.n * sizeof *in.stored);
     release(in.error, in.n * sizeof *in.error);
     release(samples, m->samples.bytes);
-    release(work, m->samples.work_bytes);
+    release(work, m->samples.work_bytes[o->index]);
     return s->first;
 }
 
@@ -387,7 +387,7 @@ static void test_nonfinite(void **state)
         if (!sampler_of(m, o))
             continue;
         stored_input in = make_input(m, o, &r);
-        float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
+        float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes[o->index]);
         for (size_t k = 0; k < COUNT_OF(bad); k++)
             in.x[k] = in.stored[k] = bad[k];
         set_bound(m, o, BOUND, false);
@@ -399,7 +399,7 @@ static void test_nonfinite(void **state)
         release(in.stored, in.n * sizeof *in.stored);
         release(in.error, in.n * sizeof *in.error);
         release(samples, m->samples.bytes);
-        release(work, m->samples.work_bytes);
+        release(work, m->samples.work_bytes[o->index]);
     }
     trial_free(&t);
 }

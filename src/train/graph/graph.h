@@ -37,10 +37,11 @@ typedef comet_status state_mover(const comet_model *m, comet_tensor_kind kind, c
 typedef struct sample_plan {
     sampler **samplers; /* by op: assess/sample.h; NULL: nothing is measured */
     uint64_t n_turns;
-    uint64_t bytes, work_bytes; /* of the largest turn; of the memory that measuring one sample takes */
-    uint64_t at;                /* where both lie in the arena's region */
-    uint32_t first, last;       /* moments at which they are in use */
-    void *room;                 /* NULL: not in this step */
+    uint64_t *work_bytes; /* by op: of the buffer that measuring its sample takes, 0 where it has none */
+    uint64_t bytes;       /* of the largest turn */
+    uint64_t at;          /* where it lies in the arena's region */
+    uint32_t first, last; /* moments at which it is in use */
+    void *room;           /* NULL: not in this step */
 } sample_plan;
 
 /* What was held after forward and backward of ops, in a step for which that was asked. */

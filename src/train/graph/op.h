@@ -84,6 +84,7 @@ typedef struct op_buffers {
     buffer_id part_gradient;  /* the same from a part of the batch, as the kernel makes it */
     buffer_id work;           /* the op's own memory in both phases of backward: folded.h */
     buffer_id diff_dst, diff; /* gradient of the output, and that after the mask of a fused relu */
+    buffer_id sample_work;    /* where the sample of its input is measured: assess/sample.h */
     buffer_id mask_sums;      /* sums by channel of `diff`, then of its squares, in double; NO_BUFFER: they are not made */
     delivery deliveries[COMET_MAX_INPUTS];
 } op_buffers;

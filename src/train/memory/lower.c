@@ -264,6 +264,8 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
     const uint64_t sums = mask_sums_bytes(m, o);
     if (sums > 0)
         TRY(arena_declare(&m->arena, sums, weights, &o->buffers.mask_sums));
+    if (m->samples.work_bytes && m->samples.work_bytes[o->index] > 0)
+        TRY(arena_declare(&m->arena, m->samples.work_bytes[o->index], weights, &o->buffers.sample_work));
     if (m->params.fused_update && op_learns(m, o))
         TRY(lower_fused_gradient(m, o, weights, data));
     return o->type->declare_backward ? o->type->declare_backward(m, o, weights, data) : COMET_OK;

@@ -25,7 +25,7 @@ comet_status memory_plan(comet_model *m);
 /* Lends the part of the arena's region that transients leave free to the store; with `samples` some of it is for samples.
  * Only between steps. */
 comet_status memory_share_region(comet_model *m, bool samples);
-/* Bytes of samples and of what measuring works with, in steps that have them. */
+/* Bytes of samples, in steps that have them. */
 uint64_t memory_sample_bytes(const comet_model *m);
 /* A tensor that is coded, as planned. */
 typedef struct coded_tensor {
