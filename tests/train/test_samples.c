@@ -345,6 +345,13 @@ static void test_place(void **state)
     for (uint32_t i = 0; i < m->n_ops; i++)
         assert_true(!sampler_of(m, &m->ops[i]) || (i >= first && moment_backward(m, &m->ops[i], 1) <= last));
     assert_true(end + arena_height(a, first, last) <= region);
+    assert_true(memory_sample_bytes(m) < m->samples.bytes + COMET_ALIGNMENT); /* what measuring takes does not last */
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const buffer_id work = m->ops[i].buffers.sample_work;
+        const uint32_t moment = moment_backward(m, &m->ops[i], 0);
+        assert_true((work != NO_BUFFER) == (sampler_of(m, &m->ops[i]) != NULL));
+        assert_true(work == NO_BUFFER || (a->buffers[work].first == moment && a->buffers[work].last == moment));
+    }
     assert_true(end + arena_height(a, 0, first - 1) > region);
     assert_true(end + arena_height(a, last + 1, n - 1) > region);
     comet_model_destroy(m); /* its memory was never taken */

@@ -185,6 +185,12 @@ static inline const char *value_maker(const comet_model *m, const value *x)
     return x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
 }
 
+/* Where part `part` of the batch begins in a tensor of value v, for an op that takes it in parts. */
+static inline void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
+{
+    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
+}
+
 /* Elements of one image in value v. */
 static inline uint64_t image_elements(const comet_model *m, uint32_t v)
 {

@@ -121,7 +121,7 @@ struct op {
     uint32_t weight, bias; /* parameters, NONE if there are none; batch norm: scale, shift */
     kernel *forward, *backward_data, *backward_weights;
     kernel *add[COMET_MAX_INPUTS]; /* additions of gradients */
-    uint32_t n_parts; /* convolution, linear: equal parts in which backward takes the batch, its kernels are for one; else 0 */
+    uint32_t n_parts;     /* equal parts in which backward takes the batch of its first input, kernels are for one; 0: whole */
     uint32_t backward_by; /* op whose backward makes its gradients: itself, or the convolution that it is folded into */
     uint32_t folds;       /* op that is folded into its backward, NONE */
     op_mask mask;

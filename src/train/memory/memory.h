@@ -3,7 +3,7 @@
  *
  * Saved tensors are put and taken in three ways:
  *   values      saved_put_before/after put a value when its last reader in forward is about to run; saved_take takes it before
- *               its reader's backward. Ops with weights take their input themselves, part by part: saved_take_input.
+ *               its reader's backward. Ops with n_parts take their first input themselves, part by part: saved_take_input.
  *   made values an op whose type has puts_output codes its output tile by tile as it is made: saved_put_begin, put_end.
  *   own tensors a batch norm puts and takes tiles of op.own.slot itself, and tells saved_own_taken when all are decoded.
  */

@@ -41,12 +41,6 @@ comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
-/* Where part `part` of o's batch begins in a tensor of value v. */
-static void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
-{
-    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
-}
-
 void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const void *x, const void *diff, float *gradient)
 {
     const comet_layer *l = o->layer;
