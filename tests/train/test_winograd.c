@@ -513,10 +513,10 @@ static void test_first_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_double), cmocka_unit_test(test_bf16),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_slices),         cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_finish),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_pays),           cmocka_unit_test(test_kernels), cmocka_unit_test(test_first_layers),
+        cmocka_unit_test(test_against_double), cmocka_unit_test(test_bf16),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slices),         cmocka_unit_test(test_blocks), cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_pays),   cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_first_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

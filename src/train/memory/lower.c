@@ -208,7 +208,8 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
         d->write = o->buffers.diff;
         g->n_users[o->buffers.diff]++;
     } else {
-        d->by_parts = o->n_parts > 1 && o->weight != NONE && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
+        d->by_parts =
+            o->n_parts > 1 && o->weight != NONE && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
         const uint64_t bytes = layout_bytes(x->layout) / (d->by_parts ? o->n_parts : 1);
         TRY(new_gradient(m, g, bytes, moment_backward(m, o, 1), &d->write));
         if (o->n_parts == 0 || o->weight == NONE) /* others have gradients of weights first */

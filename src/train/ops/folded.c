@@ -12,8 +12,8 @@
 
 #define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
 /* The most of in^2 / out: the cost of these products a position, relative to passes over its channels. ResNet-50, batch 32,
- * level fast: at 64 (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long. In bf16 products take
- * half the time, and passes do not: bench/results/compressed_speed.md. */
+ * level fast: at 64 (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long. In bf16 products
+ * take half the time, and passes do not: bench/results/compressed_speed.md. */
 #define MOST_PRODUCTS 40
 #define MOST_PRODUCTS_BF16 64
 
