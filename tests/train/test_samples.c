@@ -175,7 +175,7 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
 {
     sampler *s = sampler_of(m, o);
     stored_input in = make_input(m, o, r);
-    float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
+    float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes[o->index]);
     const float *gradient;
     uint64_t n_gradient;
     s->x = NULL;
@@ -194,7 +194,7 @@ static uint64_t check_round(comet_model *m, op *o, uint64_t round, test_rng *r)
     release(in.stored, in.n * sizeof *in.stored);
     release(in.error, in.n * sizeof *in.error);
     release(samples, m->samples.bytes);
-    release(work, m->samples.work_bytes);
+    release(work, m->samples.work_bytes[o->index]);
     return s->first;
 }
 
@@ -345,6 +345,13 @@ static void test_place(void **state)
     for (uint32_t i = 0; i < m->n_ops; i++)
         assert_true(!sampler_of(m, &m->ops[i]) || (i >= first && moment_backward(m, &m->ops[i], 1) <= last));
     assert_true(end + arena_height(a, first, last) <= region);
+    assert_true(memory_sample_bytes(m) < m->samples.bytes + COMET_ALIGNMENT); /* what measuring takes does not last */
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        const buffer_id work = m->ops[i].buffers.sample_work;
+        const uint32_t moment = moment_backward(m, &m->ops[i], 0);
+        assert_true((work != NO_BUFFER) == (sampler_of(m, &m->ops[i]) != NULL));
+        assert_true(work == NO_BUFFER || (a->buffers[work].first == moment && a->buffers[work].last == moment));
+    }
     assert_true(end + arena_height(a, 0, first - 1) > region);
     assert_true(end + arena_height(a, last + 1, n - 1) > region);
     comet_model_destroy(m); /* its memory was never taken */
@@ -387,7 +394,7 @@ static void test_nonfinite(void **state)
         if (!sampler_of(m, o))
             continue;
         stored_input in = make_input(m, o, &r);
-        float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes);
+        float *samples = aligned(m->samples.bytes), *work = aligned(m->samples.work_bytes[o->index]);
         for (size_t k = 0; k < COUNT_OF(bad); k++)
             in.x[k] = in.stored[k] = bad[k];
         set_bound(m, o, BOUND, false);
@@ -399,7 +406,7 @@ static void test_nonfinite(void **state)
         release(in.stored, in.n * sizeof *in.stored);
         release(in.error, in.n * sizeof *in.error);
         release(samples, m->samples.bytes);
-        release(work, m->samples.work_bytes);
+        release(work, m->samples.work_bytes[o->index]);
     }
     trial_free(&t);
 }

@@ -322,6 +322,26 @@ static void test_slices(void **state)
     tensors_free(&sliced);
 }
 
+/* Gradients of large weights are made for a few blocks of outputs at a time where one slice has all tiles. */
+static void test_blocks(void **state)
+{
+    const winograd_shape last = {.batch = 32, .in = {512, 7, 7}, .out = {512, 7, 7}, .padding = {1, 1}}; /* of ResNet-50 */
+    winograd_shape s = {.batch = 1, .in = {352, 4, 4}, .out = {352, 4, 4}, .padding = {1, 1}};
+    winograd_plan p;
+    tensors all = tensors_of(&s);
+    assert_true(winograd_make(&last, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT, &p));
+    assert_true(p.tiles == p.n_tiles && p.blocks < p.n_to && winograd_scratch_bytes(&p) <= (uint64_t)17 << 20);
+    assert_true(winograd_make(&s, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT, &p) && p.blocks < p.n_to);
+    s.out[0] = 32;
+    tensors few = tensors_of(&s);
+    assert_true(winograd_make(&s, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT, &p) && p.blocks == p.n_to);
+    run(&all, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT);
+    run(&few, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT);
+    assert_memory_equal(all.diff_weights, few.diff_weights, few.n_weights * sizeof(float));
+    tensors_free(&all);
+    tensors_free(&few);
+}
+
 static void test_finish(void **state)
 {
     winograd_shape s = {.batch = 2, .in = {16, 6, 5}, .out = {24, 6, 5}, .padding = {1, 1}, .bias = true};
@@ -493,9 +513,10 @@ static void test_first_layers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_double), cmocka_unit_test(test_bf16),    cmocka_unit_test(test_threads),
-        cmocka_unit_test(test_slices),         cmocka_unit_test(test_finish),  cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_pays),           cmocka_unit_test(test_kernels), cmocka_unit_test(test_first_layers),
+        cmocka_unit_test(test_against_double), cmocka_unit_test(test_bf16),   cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_slices),         cmocka_unit_test(test_blocks), cmocka_unit_test(test_finish),
+        cmocka_unit_test(test_refused),        cmocka_unit_test(test_pays),   cmocka_unit_test(test_kernels),
+        cmocka_unit_test(test_first_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,10 +40,9 @@ static bool is_sampled(const comet_model *m, const op *o)
     return s && s->x;
 }
 
-/* Work memory lies after the samples. */
-static void *work_of(const comet_model *m)
+static void *work_of(const comet_model *m, const op *o)
 {
-    return (uint8_t *)m->samples.room + m->samples.bytes;
+    return arena_at(&m->arena, o->buffers.sample_work);
 }
 
 /* The share of pairs of a tap and an output position along side d that lie on the image, not on its padding. */
@@ -97,7 +96,7 @@ static comet_status measure(comet_model *m, const op *o, double *squares)
 {
     const float *gradient;
     uint64_t n;
-    TRY(sample_gradient(m, o, work_of(m), &gradient, &n));
+    TRY(sample_gradient(m, o, work_of(m, o), &gradient, &n));
     *squares = sum_of_squares(COMET_DTYPE_F32, n, gradient);
     return COMET_OK;
 }
@@ -132,7 +131,7 @@ comet_status measure_part(void *self, comet_model *m, const op *o, uint32_t part
         return COMET_OK;
     a->n_nonzero = count_nonzero_of_part(m, o) + (part > 0 ? a->n_nonzero : 0);
     if (is_sampled(m, o))
-        sample_compare(m, o, part, work_of(m));
+        sample_compare(m, o, part, work_of(m, o));
     if (part + 1 < o->n_parts)
         return COMET_OK;
     const double eb = slot_eb(m, value_slot(m, o->inputs[0]));
@@ -178,7 +177,7 @@ comet_status measure_folded_part(void *self, comet_model *m, const op *o, uint32
         return COMET_OK;
     a->n_nonzero = count_nonzero_of_part(m, o) + (part > 0 ? a->n_nonzero : 0);
     if (is_sampled(m, o))
-        sample_compare(m, o, part, work_of(m));
+        sample_compare(m, o, part, work_of(m, o));
     return COMET_OK;
 }
 
@@ -210,8 +209,8 @@ static comet_status folded_error(comet_model *m, const op *o, double *squares)
     const norm_shape shape = norm_shape_of(kernel_layout(s->gradient, ARG_SRC), false);
     const channel_sums_spec spec = {.shape = &shape, .n = shape.n_elements};
     uint64_t n;
-    TRY(sample_gradient(m, o, work_of(m), &products, &n));
-    TRY(channel_sums_of(&spec, work_of(m), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH), sums));
+    TRY(sample_gradient(m, o, work_of(m, o), &products, &n));
+    TRY(channel_sums_of(&spec, work_of(m, o), m->params.n_threads, folded_at(m, o, FOLDED_SCRATCH), sums));
     *squares = 0;
     for (uint64_t k = 0; k < n; k++) {
         const uint64_t c = k / s->channels, i = k % s->channels;

@@ -100,7 +100,7 @@ static void take_turn(comet_model *m, const op *o, uint64_t *filled)
     s->offset = *filled;
     *filled += bytes;
     m->samples.bytes = max_u64(m->samples.bytes, *filled);
-    m->samples.work_bytes = max_u64(m->samples.work_bytes, work_bytes(m, o));
+    m->samples.work_bytes[o->index] = work_bytes(m, o);
 }
 
 /* Does backward run this convolution on an input that is stored with errors? The net's own input is not. */
@@ -128,7 +128,8 @@ comet_status sample_find(comet_model *m)
     if (!model_is_lossy(m))
         return COMET_OK;
     m->samples.samplers = calloc(m->n_ops, sizeof(sampler *));
-    if (!m->samples.samplers)
+    m->samples.work_bytes = calloc(m->n_ops, sizeof *m->samples.work_bytes);
+    if (!m->samples.samplers || !m->samples.work_bytes)
         return comet_fail(COMET_ERROR_MEMORY, "out of memory: could not allocate samplers for %u ops", m->n_ops);
     for (uint32_t i = 0; i < m->n_ops; i++)
         if (is_measured(m, &m->ops[i]))
@@ -145,6 +146,7 @@ void sample_destroy(comet_model *m)
         free(s);
     }
     free(m->samples.samplers);
+    free(m->samples.work_bytes);
 }
 
 /* ---- use ---- */

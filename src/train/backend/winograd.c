@@ -10,6 +10,11 @@
  * Two schedules of the first two. Where weights are small, u is computed once; then each thread takes some tiles at a time,
  * as many as fit its second-level cache, from source to destination. Where weights are large and tiles few, v is computed
  * for many tiles; then each thread takes two blocks of outputs at a time, transforms their weights, and goes through the tiles.
+ *
+ * Gradients of weights take slices of the tiles, one after another, and du adds up over them. Where one slice has all tiles, du
+ * and d are made for a few blocks of outputs at a time, since nothing is added to them later: of 512 x 512 channels they are 4
+ * of 36 MiB and 1 of 9.
+ *
  * Which thread takes what is decided while it runs, so that a late thread does less. Every sum has one order whoever computes
  * it.
  */
@@ -27,6 +32,7 @@ enum {
     LINE = 16,                /* floats of a cache line */
     TILE_CACHE = 640 << 10,   /* bytes of a thread's v and m */
     GRAM_SLICE = 6 << 20,     /* bytes of v and d together: they stay in the last-level cache */
+    GRAM_SUMS = 6 << 20,      /* bytes of du, where it is made for a few blocks of outputs at a time */
     LARGE_WEIGHTS = 16 << 20, /* bytes of u from which channels are outside */
     TILE_STEP = 14,
 };
@@ -124,15 +130,24 @@ static void plan_channels_outside(winograd_plan *p, uint64_t tiles)
     p->thread_floats = WINOGRAD_POINTS * (p->u_points + p->m_points);
 }
 
+/* Blocks of outputs whose sums are made at once. */
+static uint64_t blocks_at_once(const winograd_plan *p)
+{
+    const uint64_t pair = sizeof(float) * WINOGRAD_POINTS * weights_floats(p, WINOGRAD_VECTORS);
+    const uint64_t blocks = max_u64(GRAM_SUMS / pair, 1) * WINOGRAD_VECTORS;
+    return p->tiles < p->n_tiles ? p->n_to : min_u64(blocks, p->n_to);
+}
+
 static void plan_weights(winograd_plan *p)
 {
     const size_t lanes = p->kernels->lanes;
     const uint64_t bytes = sizeof(float) * WINOGRAD_POINTS * lanes * (p->n_from + p->n_to);
     const uint64_t fit = GRAM_SLICE / bytes;
     p->tiles = min_u64(fit < 128 ? 128 : fit, p->n_tiles);
+    p->blocks = blocks_at_once(p);
     p->v_points = odd_lines(p->n_from * p->tiles * lanes);
-    p->m_points = odd_lines(p->n_to * p->tiles * lanes);
-    p->u_points = weights_floats(p, p->n_to);
+    p->m_points = odd_lines(p->blocks * p->tiles * lanes);
+    p->u_points = weights_floats(p, p->blocks);
     p->shared_floats = WINOGRAD_POINTS * (p->v_points + p->m_points + p->u_points);
     p->thread_floats = 0;
 }
@@ -187,7 +202,8 @@ typedef struct job {
     void *dst;
     float *diff_weights, *diff_bias;
     float *shared, *private;
-    uint64_t first_tile, n_tiles; /* of a slice */
+    uint64_t first_tile, n_tiles;   /* of a slice */
+    uint64_t first_block, n_blocks; /* of outputs whose gradients of weights are made */
     uint64_t n_items;
     void (*item)(const struct job *j, uint64_t item, float *private);
     atomic_uint_fast64_t *next;
@@ -336,30 +352,31 @@ static float *gram_sums(const job *j)
     return gram_gradients(j) + WINOGRAD_POINTS * j->p->m_points;
 }
 
+/* Items of the gradient, then of the sources. */
 static void transform_both(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
     const uint64_t lanes = p->kernels->lanes, steps = ceil_div_u64(j->n_tiles, STEP), first = item % steps * STEP;
-    const uint64_t block = item / steps - p->n_from;
-    const winograd_tiles t = {j->first_tile + first, min_u64(STEP, j->n_tiles - first), block};
-    if (item / steps < p->n_from)
-        transform_sources(j, item, private);
-    else
+    const uint64_t block = item / steps;
+    const winograd_tiles t = {j->first_tile + first, min_u64(STEP, j->n_tiles - first), j->first_block + block};
+    if (block < j->n_blocks)
         p->kernels->gradient(p->shape.type, &p->to, t, j->diff_dst, gram_gradients(j) + (block * p->tiles + first) * lanes,
                              p->m_points);
+    else
+        transform_sources(j, item - j->n_blocks * steps, private);
 }
 
 /* One point and two blocks of outputs. */
 static void sum_tiles(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
-    const uint64_t lanes = p->kernels->lanes, square = lanes * lanes, pairs = ceil_div_u64(p->n_to, WINOGRAD_VECTORS);
+    const uint64_t lanes = p->kernels->lanes, square = lanes * lanes, pairs = ceil_div_u64(j->n_blocks, WINOGRAD_VECTORS);
     const uint64_t point = item / pairs, block = item % pairs * WINOGRAD_VECTORS;
     winograd_gram g = {.d = gram_gradients(j) + point * p->m_points + block * p->tiles * lanes,
                        .d_vectors = p->tiles * lanes,
                        .du_vectors = p->n_from * square,
                        .n_tiles = j->n_tiles,
-                       .n_vectors = min_u64(WINOGRAD_VECTORS, p->n_to - block),
+                       .n_vectors = min_u64(WINOGRAD_VECTORS, j->n_blocks - block),
                        .first = j->first_tile == 0};
     (void)private;
     for (uint64_t from = 0; from < p->n_from; from++) {
@@ -372,9 +389,9 @@ static void sum_tiles(const job *j, uint64_t item, float *private)
 static void finish_weights(const job *j, uint64_t item, float *private)
 {
     const winograd_plan *p = j->p;
-    const uint64_t square = p->kernels->lanes * p->kernels->lanes;
+    const uint64_t square = p->kernels->lanes * p->kernels->lanes, index = j->first_block * p->n_from + item;
     (void)private;
-    p->kernels->weights_gradient(gram_sums(j) + item * square, p->u_points, j->diff_weights + item * WINOGRAD_TAPS * square);
+    p->kernels->weights_gradient(gram_sums(j) + item * square, p->u_points, j->diff_weights + index * WINOGRAD_TAPS * square);
 }
 
 /* The bias of one block of outputs: sums of rows in float, of rows in double. */
@@ -396,17 +413,27 @@ static void sum_bias(const job *j, uint64_t item, float *private)
         j->diff_bias[first + l] = (float)sums[l];
 }
 
+/* Sources are transformed for the first blocks; the others find them there, since they all lie in one slice. */
+static void weights_of_blocks(job *j, uint64_t first_block)
+{
+    const winograd_plan *p = j->p;
+    j->first_block = first_block;
+    j->n_blocks = min_u64(p->blocks, p->n_to - first_block);
+    for (uint64_t first = 0; first < p->n_tiles; first += p->tiles) {
+        set_slice(j, first);
+        run_items(j, ceil_div_u64(j->n_tiles, STEP) * (j->n_blocks + (first_block == 0 ? p->n_from : 0)), transform_both);
+        run_items(j, WINOGRAD_POINTS * ceil_div_u64(j->n_blocks, WINOGRAD_VECTORS), sum_tiles);
+    }
+    run_items(j, j->n_blocks * p->n_from, finish_weights);
+}
+
 void winograd_run_weights(const winograd_plan *p, const void *src, const void *diff_dst, float *diff_weights, float *diff_bias,
                           float *scratch)
 {
     job j = {.p = p, .src = src, .diff_dst = diff_dst, .diff_weights = diff_weights, .diff_bias = diff_bias};
     j.shared = j.private = scratch;
-    for (uint64_t first = 0; first < p->n_tiles; first += p->tiles) {
-        set_slice(&j, first);
-        run_items(&j, ceil_div_u64(j.n_tiles, STEP) * (p->n_from + p->n_to), transform_both);
-        run_items(&j, WINOGRAD_POINTS * ceil_div_u64(p->n_to, WINOGRAD_VECTORS), sum_tiles);
-    }
-    run_items(&j, p->n_to * p->n_from, finish_weights);
+    for (uint64_t block = 0; block < p->n_to; block += p->blocks)
+        weights_of_blocks(&j, block);
     if (diff_bias)
         run_items(&j, p->n_to, sum_bias);
 }

@@ -25,6 +25,7 @@ typedef struct winograd_plan {
     winograd_grid from, to;                /* the tensor that is transformed, and the one that is written or multiplied with */
     uint64_t n_from, n_to;                 /* blocks of channels */
     uint64_t n_tiles, tiles;               /* in all; those that are worked on at once */
+    uint64_t blocks;                       /* backward weights: of outputs, that are worked on at once */
     bool channels_outside;                 /* weights are transformed and used block by block of outputs, for all `tiles` */
     uint64_t v_points, u_points, m_points; /* floats from one point to the next: sources, weights, products */
     uint64_t shared_floats, thread_floats; /* of scratch: for all threads, for each */

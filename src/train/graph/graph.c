@@ -57,6 +57,7 @@ static op_buffers no_buffers(void)
                     .work = NO_BUFFER,
                     .diff_dst = NO_BUFFER,
                     .diff = NO_BUFFER,
+                    .sample_work = NO_BUFFER,
                     .mask_sums = NO_BUFFER};
     for (int i = 0; i < COMET_MAX_INPUTS; i++) {
         b.deliveries[i] = (delivery){NO_BUFFER, NO_BUFFER, NO_BUFFER, NO_BUFFER, false};

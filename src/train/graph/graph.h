@@ -37,10 +37,11 @@ typedef comet_status state_mover(const comet_model *m, comet_tensor_kind kind, c
 typedef struct sample_plan {
     sampler **samplers; /* by op: assess/sample.h; NULL: nothing is measured */
     uint64_t n_turns;
-    uint64_t bytes, work_bytes; /* of the largest turn; of the memory that measuring one sample takes */
-    uint64_t at;                /* where both lie in the arena's region */
-    uint32_t first, last;       /* moments at which they are in use */
-    void *room;                 /* NULL: not in this step */
+    uint64_t *work_bytes; /* by op: of the buffer that measuring its sample takes, 0 where it has none */
+    uint64_t bytes;       /* of the largest turn */
+    uint64_t at;          /* where it lies in the arena's region */
+    uint32_t first, last; /* moments at which it is in use */
+    void *room;           /* NULL: not in this step */
 } sample_plan;
 
 /* What was held after forward and backward of ops, in a step for which that was asked. */
@@ -182,6 +183,12 @@ static inline void set_output_layout(comet_model *m, const op *o, const layout *
 static inline const char *value_maker(const comet_model *m, const value *x)
 {
     return x->producer == NONE ? "input" : m->ops[x->producer].layer->name;
+}
+
+/* Where part `part` of the batch begins in a tensor of value v, for an op that takes it in parts. */
+static inline void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
+{
+    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
 }
 
 /* Elements of one image in value v. */

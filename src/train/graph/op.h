@@ -84,6 +84,7 @@ typedef struct op_buffers {
     buffer_id part_gradient;  /* the same from a part of the batch, as the kernel makes it */
     buffer_id work;           /* the op's own memory in both phases of backward: folded.h */
     buffer_id diff_dst, diff; /* gradient of the output, and that after the mask of a fused relu */
+    buffer_id sample_work;    /* where the sample of its input is measured: assess/sample.h */
     buffer_id mask_sums;      /* sums by channel of `diff`, then of its squares, in double; NO_BUFFER: they are not made */
     delivery deliveries[COMET_MAX_INPUTS];
 } op_buffers;
@@ -120,7 +121,7 @@ struct op {
     uint32_t weight, bias; /* parameters, NONE if there are none; batch norm: scale, shift */
     kernel *forward, *backward_data, *backward_weights;
     kernel *add[COMET_MAX_INPUTS]; /* additions of gradients */
-    uint32_t n_parts; /* convolution, linear: equal parts in which backward takes the batch, its kernels are for one; else 0 */
+    uint32_t n_parts;     /* equal parts in which backward takes the batch of its first input, kernels are for one; 0: whole */
     uint32_t backward_by; /* op whose backward makes its gradients: itself, or the convolution that it is folded into */
     uint32_t folds;       /* op that is folded into its backward, NONE */
     op_mask mask;

@@ -88,13 +88,13 @@ static comet_status hold_raw(comet_model *m)
     return COMET_OK;
 }
 
-/* Room to decode value v, at phase 0 if the op is done with it then. */
-static comet_status add_room(comet_model *m, const op *o, uint32_t v, buffer_id *room)
+/* Room to decode one of n_parts of value v, at phase 0 if the op is done with it then. */
+static comet_status add_room(comet_model *m, const op *o, uint32_t v, uint32_t n_parts, buffer_id *room)
 {
     const value *x = &m->values[v];
     if (x->producer == NONE || (!m->coded && !x->derived))
         return COMET_OK;
-    TRY(arena_declare(&m->arena, saved_room_bytes(m, v, o->n_parts > 0 ? o->n_parts : 1), moment_backward(m, o, 0), room));
+    TRY(arena_declare(&m->arena, saved_room_bytes(m, v, n_parts), moment_backward(m, o, 0), room));
     if (o->weight == NONE)
         arena_extend(&m->arena, *room, moment_backward(m, o, 1));
     return COMET_OK;
@@ -117,9 +117,9 @@ static comet_status add_rooms(comet_model *m, op *o)
     TRY(add_signs(m, o));
     for (uint32_t j = 0; o->type->keeps_input && j < o->n_inputs; j++)
         if (j == 0 || o->inputs[j] != o->inputs[0])
-            TRY(add_room(m, o, o->inputs[j], &o->buffers.rooms[j]));
+            TRY(add_room(m, o, o->inputs[j], j == 0 && o->n_parts > 0 ? o->n_parts : 1, &o->buffers.rooms[j]));
     if (o->type->keeps_output)
-        TRY(add_room(m, o, o->output, &o->buffers.room_output));
+        TRY(add_room(m, o, o->output, 1, &o->buffers.room_output));
     if (!m->coded || o->workspace.slot == COMET_NO_SLOT)
         return COMET_OK;
     TRY(arena_declare(&m->arena, layout_bytes(o->workspace.layout), moment_backward(m, o, 0), &o->buffers.room_workspace));
@@ -204,14 +204,15 @@ static comet_status lower_input(comet_model *m, gradients *g, op *o, uint32_t j)
         return deliver(m, g, o, j, o->buffers.diff);
     }
     delivery *d = &o->buffers.deliveries[j];
-    if (o->type->backward_in_place && g->n_users[o->buffers.diff] == 1) {
+    if (o->type->backward_in_place && j == 0 && g->n_users[o->buffers.diff] == 1) {
         d->write = o->buffers.diff;
         g->n_users[o->buffers.diff]++;
     } else {
-        d->by_parts = o->n_parts > 1 && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
+        d->by_parts =
+            o->n_parts > 1 && o->weight != NONE && g->at[o->inputs[j]] != NO_BUFFER && g->n_users[g->at[o->inputs[j]]] == 1;
         const uint64_t bytes = layout_bytes(x->layout) / (d->by_parts ? o->n_parts : 1);
         TRY(new_gradient(m, g, bytes, moment_backward(m, o, 1), &d->write));
-        if (o->n_parts == 0) /* ops without parts write it at once */
+        if (o->n_parts == 0 || o->weight == NONE) /* others have gradients of weights first */
             arena_extend(&m->arena, d->write, moment_backward(m, o, 0));
     }
     return deliver(m, g, o, j, d->write);
@@ -264,6 +265,8 @@ static comet_status lower_backward_memory(comet_model *m, op *o)
     const uint64_t sums = mask_sums_bytes(m, o);
     if (sums > 0)
         TRY(arena_declare(&m->arena, sums, weights, &o->buffers.mask_sums));
+    if (m->samples.work_bytes && m->samples.work_bytes[o->index] > 0)
+        TRY(arena_declare(&m->arena, m->samples.work_bytes[o->index], weights, &o->buffers.sample_work));
     if (m->params.fused_update && op_learns(m, o))
         TRY(lower_fused_gradient(m, o, weights, data));
     return o->type->declare_backward ? o->type->declare_backward(m, o, weights, data) : COMET_OK;

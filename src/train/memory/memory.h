@@ -3,7 +3,7 @@
  *
  * Saved tensors are put and taken in three ways:
  *   values      saved_put_before/after put a value when its last reader in forward is about to run; saved_take takes it before
- *               its reader's backward. Ops with weights take their input themselves, part by part: saved_take_input.
+ *               its reader's backward. Ops with n_parts take their first input themselves, part by part: saved_take_input.
  *   made values an op whose type has puts_output codes its output tile by tile as it is made: saved_put_begin, put_end.
  *   own tensors a batch norm puts and takes tiles of op.own.slot itself, and tells saved_own_taken when all are decoded.
  */
@@ -25,7 +25,7 @@ comet_status memory_plan(comet_model *m);
 /* Lends the part of the arena's region that transients leave free to the store; with `samples` some of it is for samples.
  * Only between steps. */
 comet_status memory_share_region(comet_model *m, bool samples);
-/* Bytes of samples and of what measuring works with, in steps that have them. */
+/* Bytes of samples, in steps that have them. */
 uint64_t memory_sample_bytes(const comet_model *m);
 /* A tensor that is coded, as planned. */
 typedef struct coded_tensor {

@@ -133,6 +133,7 @@ static const buffer_field own_fields[] = {
     {offsetof(op_buffers, part_gradient), COMET_PEAK_WEIGHT_GRADIENT},
     {offsetof(op_buffers, work), COMET_PEAK_SCRATCH},
     {offsetof(op_buffers, mask_sums), COMET_PEAK_SCRATCH},
+    {offsetof(op_buffers, sample_work), COMET_PEAK_SAMPLES},
     {offsetof(op_buffers, diff_dst), COMET_PEAK_GRADIENT},
     {offsetof(op_buffers, diff), COMET_PEAK_GRADIENT},
 };

@@ -207,7 +207,7 @@ typedef struct stacked {
 
 uint64_t memory_sample_bytes(const comet_model *m)
 {
-    return ceil_div_u64(m->samples.bytes + m->samples.work_bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
+    return ceil_div_u64(m->samples.bytes, COMET_ALIGNMENT) * COMET_ALIGNMENT;
 }
 
 /* From when to when samples take their place: from the first one until it is measured, and until every tensor that is coded

@@ -177,7 +177,7 @@ comet_status saved_take_input(comet_model *m, op *o, saved_part part)
 comet_status saved_take(comet_model *m, op *o)
 {
     const saved_part all = {0, 1};
-    for (uint32_t j = 0; o->type->keeps_input && o->n_parts == 0 && j < o->n_inputs; j++)
+    for (uint32_t j = o->n_parts > 0; o->type->keeps_input && j < o->n_inputs; j++)
         if (j == 0 || o->inputs[j] != o->inputs[0])
             TRY(take_value(m, o->inputs[j], all, o->buffers.rooms[j], o->buffers.scratch_weights));
     if (o->type->keeps_output)

@@ -18,6 +18,9 @@ const op_type *op_type_of(comet_op kind);
 
 /* ---- single.c: one source, one destination ---- */
 
+/* Parts of the batch in which backward takes o's first input, one after another, for ops whose result does not depend on them;
+ * 0 where it cannot be cut. *part: how one lies. */
+comet_status backward_parts(comet_model *m, const op *o, uint32_t *n_parts, const layout **part);
 comet_status single_forward(comet_model *m, op *o, run_mode mode);
 comet_status single_backward(comet_model *m, op *o);
 comet_status activation_prepare(comet_model *m, op *o);

@@ -1,4 +1,5 @@
 /* Ops with one source and one destination: activations, pooling, local response normalisation, changes of layout. */
+#include "train/memory/memory.h"
 #include "train/ops/ops.h"
 
 comet_status single_forward(comet_model *m, op *o, run_mode mode)
@@ -11,22 +12,53 @@ comet_status single_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
-comet_status single_backward(comet_model *m, op *o)
+static comet_status run_backward(comet_model *m, const op *o, void *diff, void *write)
 {
     const kernel_args args = {.at = {[ARG_SRC] = o->type->keeps_input ? value_data_backward(m, o->inputs[0]) : NULL,
                                      [ARG_DST] = o->type->keeps_output ? value_data_backward(m, o->output) : NULL,
-                                     [ARG_DIFF_DST] = arena_at(&m->arena, o->buffers.diff),
-                                     [ARG_DIFF_SRC] = arena_at(&m->arena, o->buffers.deliveries[0].write),
+                                     [ARG_DIFF_DST] = diff,
+                                     [ARG_DIFF_SRC] = write,
                                      [ARG_WORKSPACE] = o->workspace.taken,
                                      [ARG_SCRATCH] = arena_at(&m->arena, o->buffers.scratch_backward)}};
     return kernel_run(o->backward_data, &args);
 }
 
+comet_status single_backward(comet_model *m, op *o)
+{
+    void *diff = arena_at(&m->arena, o->buffers.diff), *write = arena_at(&m->arena, o->buffers.deliveries[0].write);
+    if (o->n_parts == 0)
+        return run_backward(m, o, diff, write);
+    for (uint32_t k = 0; k < o->n_parts; k++) {
+        TRY(saved_take_input(m, o, (saved_part){k, o->n_parts}));
+        TRY(run_backward(m, o, part_of(m, o, o->output, diff, k), part_of(m, o, o->inputs[0], write, k)));
+    }
+    return COMET_OK;
+}
+
+#define PART_BYTES ((uint64_t)4 << 20) /* of an input that backward decodes at once, but at least one image */
+
+comet_status backward_parts(comet_model *m, const op *o, uint32_t *n_parts, const layout **part)
+{
+    const layout *l = input_layout(m, o);
+    uint64_t dims[5], block;
+    *n_parts = 0;
+    *part = l;
+    if (layout_dims(l, dims) != 4 || layout_describe(l, &block) == ORDER_OTHER)
+        return COMET_OK;
+    *n_parts = 1;
+    while (*n_parts < m->params.batch && (m->params.batch % *n_parts != 0 || *n_parts * PART_BYTES < layout_bytes(l)))
+        ++*n_parts;
+    return layout_resized(m->backend, l, dims[0] / *n_parts, dims[1], part);
+}
+
+/* The backward of silu reads its input, those of the others their outputs. */
 comet_status activation_prepare(comet_model *m, op *o)
 {
     const layout *data = input_layout(m, o);
     set_output_layout(m, o, data);
     TRY(kernel_activation_forward(m->backend, o->layer->op, data, &o->forward));
+    if (o->type->keeps_input)
+        TRY(backward_parts(m, o, &o->n_parts, &data));
     return m->params.inference ? COMET_OK : kernel_activation_backward(m->backend, o->layer->op, data, &o->backward_data);
 }
 

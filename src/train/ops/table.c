@@ -139,6 +139,7 @@ static const op_type op_types[COMET_N_OPS] = {
                            .kept_as = "factor",
                            .kept_class = COMET_SLOT_ACTIVATION,
                            .exactness = COMET_LOSSY,
+                           .backward_in_place = true,
                            .inputs_alike = true},
     [COMET_OP_CONCAT] = {.name = "concat",
                          .prepare = concat_prepare,

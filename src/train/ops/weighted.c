@@ -41,12 +41,6 @@ comet_status weighted_forward(comet_model *m, op *o, run_mode mode)
     return kernel_run(o->forward, &args);
 }
 
-/* Where part `part` of o's batch begins in a tensor of value v. */
-static void *part_of(const comet_model *m, const op *o, uint32_t v, void *whole, uint32_t part)
-{
-    return (uint8_t *)whole + part * (layout_bytes(m->values[v].layout) / o->n_parts);
-}
-
 void depthwise_gradient(const comet_model *m, const op *o, uint64_t n_images, const void *x, const void *diff, float *gradient)
 {
     const comet_layer *l = o->layer;
@@ -151,9 +145,9 @@ comet_status weighted_declare_backward(comet_model *m, op *o, uint32_t weights, 
     const bool adds = m->params.accumulate > 1 && is_trained(m, o->weight);
     if (w->weights_reorder || (adds && w->gradient_reorder)) {
         const uint64_t other = w->weights_reorder ? layout_bytes(kernel_layout(w->weights_reorder, ARG_DST)) : 0;
-        const uint64_t own = layout_bytes(m->parameters[o->weight].layout);
+        const uint64_t own = adds && w->gradient_reorder ? layout_bytes(m->parameters[o->weight].layout) : 0;
         TRY(arena_declare(&m->arena, max_u64(other, own), data, &o->buffers.weights_copy));
-        if (adds && w->gradient_reorder)
+        if (own > 0)
             arena_extend(&m->arena, o->buffers.weights_copy, weights);
     }
     if (o->n_parts > 1 && is_trained(m, o->weight))
