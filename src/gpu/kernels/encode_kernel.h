@@ -155,41 +155,53 @@ FUNCTION void write_half(SHARED const code_word *residuals, const half_block *h,
 
 /* ---- outliers ---- */
 
-/* The number of elements between outlier i and the one before it, or the chunk's start. `groups` has a bit for each word of
- * `failed` that is not 0. */
-FUNCTION u32 gap_before(SHARED const u32 *failed, SHARED const u32 *groups, u32 i)
+/* Outliers are counted in sections of 16 threads, 32 elements each. */
+#define SECTION 16
+
+/* For each thread of a section the element after the last outlier of the section's threads before it, 0 where there is none;
+ * returns the same for the thread after the section. */
+FUNCTION u32 follow_section(SHARED const u32 *failed, u32 section, SHARED u32 *after)
 {
-    u32 word = i / 32, here = failed[word] & ((1u << i % 32) - 1);
-    if (here)
-        return i - (word * 32 + 31 - LEADING_ZEROS(here)) - 1;
-    u32 g = word / 32, mask = groups[g] & ((1u << word % 32) - 1);
-    while (mask == 0 && g > 0)
-        mask = groups[--g];
-    if (mask == 0)
-        return i;
-    u32 last = g * 32 + 31 - LEADING_ZEROS(mask); /* word with an outlier */
-    return i - (last * 32 + 31 - LEADING_ZEROS(failed[last])) - 1;
+    u32 last = 0;
+    for (u32 j = section * SECTION; j < section * SECTION + SECTION; j++) {
+        after[j] = last;
+        last = failed[j] ? 32 * j + 32 - LEADING_ZEROS(failed[j]) : last;
+    }
+    return last;
 }
 
-/* Steps of thread t's outliers. */
-FUNCTION u32 count_steps(SHARED const u32 *failed, SHARED const u32 *groups, u32 t)
+/* What is before section 0, 1, ... instead of what is in it. */
+FUNCTION void follow_sections(SHARED u32 *after_section)
 {
-    u32 mask = failed[t];
-    if (!mask)
-        return 0;
-    u32 lowest = 31 - LEADING_ZEROS(mask & (0u - mask));
-    return POPCOUNT(mask) + (gap_before(failed, groups, 32 * t + lowest) >= 128);
+    u32 last = 0;
+    for (u32 j = 0; j < GROUP / SECTION; j++) {
+        u32 own = after_section[j];
+        after_section[j] = last;
+        last = own ? own : last;
+    }
 }
 
-FUNCTION void write_outliers(SHARED const u32 *failed, SHARED const u32 *groups, u32 t, GLOBAL const u8 *x, u64 first, u32 type,
-                             u32 element_bytes, GLOBAL u8 *steps, GLOBAL u8 *elements)
+FUNCTION u32 lowest_bit(u32 mask)
 {
-    for (u32 mask = failed[t]; mask; mask &= mask - 1, elements += element_bytes) {
-        u32 i = 32 * t + 31 - LEADING_ZEROS(mask & (0u - mask)), gap = gap_before(failed, groups, i);
+    return 31 - LEADING_ZEROS(mask & (0u - mask));
+}
+
+/* Steps of thread t's outliers `mask`; `cursor` is the element after the outlier before them. */
+FUNCTION u32 count_steps(u32 mask, u32 t, u32 cursor)
+{
+    return mask ? POPCOUNT(mask) + (32 * t + lowest_bit(mask) - cursor >= 128) : 0;
+}
+
+FUNCTION void write_outliers(u32 mask, u32 t, u32 cursor, GLOBAL const u8 *x, u64 first, u32 type, u32 element_bytes,
+                             GLOBAL u8 *steps, GLOBAL u8 *elements)
+{
+    for (; mask; mask &= mask - 1, elements += element_bytes) {
+        u32 i = 32 * t + lowest_bit(mask), gap = i - cursor;
         if (gap >= 128)
             *steps++ = (u8)(127 + gap / 128);
         *steps++ = (u8)(gap % 128);
         store_bytes(elements, load_element(x, first + i, type), element_bytes);
+        cursor = i + 1;
     }
 }
 
@@ -208,7 +220,7 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
 {
     SHARED_ARRAY code_word codes[CODES_ROOM];
     SHARED_ARRAY u32 scan[SCAN_ROOM];
-    SHARED_ARRAY u32 failed[GROUP], groups[GROUP / 32];
+    SHARED_ARRAY u32 failed[GROUP], after[GROUP], after_section[GROUP / SECTION];
     SHARED_ARRAY octet_figures octets[OCTETS];
     SHARED_ARRAY u32 costs[4 * RUNS], half_max[GROUP], half_present[GROUP];
     SHARED_ARRAY u8 kinds[GROUP / 2];
@@ -295,11 +307,13 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
 
     /* ---- the predictor ---- */
     BARRIER();
-    if (t < GROUP / 32)
-        groups[t] = 0;
     if (t == 0)
         flags[0] = 0;
+    if (n_failed && t < GROUP / SECTION)
+        after_section[t] = follow_section(failed, t, after);
     BARRIER();
+    if (n_failed && t == 0)
+        follow_sections(after_section);
     if (t < n_runs * 8) {
         octet_of(codes, run_begin(n, n_runs, t / 8) + t % 8 * 8, job.channels, job.line, &octets[t]);
         if (octets[t].signs)
@@ -384,8 +398,6 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     u32 max = 0, own_present = active ? look_at_half(codes, t, &max) : 0;
     half_max[t] = max;
     half_present[t] = own_present;
-    if (n_failed && failed[t])
-        SHARED_OR(&groups[t / 32], 1u << t % 32);
     BARRIER();
     const u32 other_present = half_present[t ^ 1];
     max = half_max[t ^ 1] > max ? half_max[t ^ 1] : max;
@@ -396,7 +408,9 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     u32 sums = active && t % 2 == 0 ? block_sums : 0, all;
     GROUP_SCAN(u32, scan, t, sums, all)
     sums -= t % 2 && active ? block_sums : 0;
-    u32 steps = n_failed ? count_steps(failed, groups, t) | POPCOUNT(failed[t]) << 16 : 0, all_steps;
+    const u32 missed = n_failed ? failed[t] : 0;
+    const u32 cursor = !missed ? 0 : after[t] ? after[t] : after_section[t / SECTION];
+    u32 steps = count_steps(missed, t, cursor) | POPCOUNT(missed) << 16, all_steps;
     GROUP_SCAN(u32, scan, t, steps, all_steps)
     if (t % 2 == 0)
         kinds[t / 2] = (u8)(active ? kind_of_shape(shape) : 0);
@@ -434,9 +448,8 @@ KERNEL CODED(encode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
         if (wide && t % 2 == 0)
             slot[outliers_at - 1 - (sums >> 24)] = (u8)shape;
     }
-    if (n_failed)
-        write_outliers(failed, groups, t, x, first, job.type, job.element_bytes, slot + outliers_at + (steps & 0xffffu),
-                       slot + outliers_at + n_steps + (steps >> 16) * job.element_bytes);
+    write_outliers(missed, t, cursor, x, first, job.type, job.element_bytes, slot + outliers_at + (steps & 0xffffu),
+                   slot + outliers_at + n_steps + (steps >> 16) * job.element_bytes);
 }
 
 #endif

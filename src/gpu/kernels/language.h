@@ -3,8 +3,9 @@
  * these macros, and every build of them gives the same bytes.
  *
  * Rules of the subset: barriers stand in kernels only, never in functions (some compilers split kernels at barriers and miss
- * those in functions), and every thread of a group reaches the same ones. Products and sums are rounded one after the other;
- * FUSED says where a fused multiply-add is meant. Shared arrays are declared in kernels and handed on as SHARED pointers.
+ * those in functions), and every thread of a group reaches the same ones. Functions are always inlined: what PoCL 3.1 makes of
+ * a call may return something else. Products and sums are rounded one after the other; FUSED says where a fused multiply-add is
+ * meant. Shared arrays are declared in kernels and handed on as SHARED pointers.
  *
  * Plain C is for tests: whoever includes this defines the words first (tests/gpu/fibers.h).
  */
@@ -21,7 +22,7 @@ typedef ulong u64;
 typedef int i32;
 typedef long i64;
 #define KERNEL __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-#define FUNCTION static inline
+#define FUNCTION static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define SHARED __local
 #define SHARED_ARRAY __local
