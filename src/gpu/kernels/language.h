@@ -43,6 +43,7 @@ typedef long i64;
 #define CEIL(f) ceil(f)
 #define FABS(f) fabs(f)
 #define FUSED(a, b, c) fma(a, b, c)
+#define ALIASING __attribute__((may_alias))
 
 #elif defined(__CUDACC__)
 
@@ -74,6 +75,7 @@ typedef long long i64;
 #define CEIL(f) ceilf(f)
 #define FABS(f) fabsf(f)
 #define FUSED(a, b, c) fmaf(a, b, c)
+#define ALIASING
 #define WARP 32
 #define WARP_UP(v, distance) __shfl_up_sync(0xffffffffu, v, distance)
 
@@ -87,6 +89,9 @@ typedef long long i64;
 #define LOT 1
 #endif
 #define LOT_AT(t, k) (LOT == 1 ? (k)*GROUP + (t) : (t)*HALF + (k)*LOT)
+
+/* Sums whose values are all 0 are left out, with their barriers, but on a CPU: compilers for CPUs split kernels at barriers. */
+#define SCANS_ALWAYS (LOT > 1)
 
 /* Kernels on codes come in two builds, for codes of 16 and of 32 bits, with names of their own. */
 #define JOIN_(stem, bits) stem##_##bits
