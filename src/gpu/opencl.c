@@ -186,7 +186,7 @@ static comet_status build(opencl_device *d, int bits, bool optimised, cl_object 
     return code == CL_SUCCESS ? COMET_OK : build_failed(d, *program, code);
 }
 
-/* PoCL 3.1 has given wrong results for the optimised kernels that encode, and takes minutes to optimise those for parts. */
+/* PoCL 3.1 takes minutes to optimise the kernels for parts. */
 static bool is_pocl(const opencl_api *cl, cl_object *id)
 {
     char version[64];
@@ -197,7 +197,7 @@ static bool is_pocl(const opencl_api *cl, cl_object *id)
 static bool is_plain(enum gpu_kernel k)
 {
     const bool decodes_parts = k == GPU_DECODE_PARTS16 || k == GPU_DECODE_PARTS32;
-    return k == GPU_ENCODE16 || k == GPU_ENCODE32 || decodes_parts || (k >= GPU_QUANTISE_PARTS16 && k <= GPU_WRITE_MISFITS);
+    return decodes_parts || (k >= GPU_QUANTISE_PARTS16 && k <= GPU_WRITE_MISFITS);
 }
 
 static comet_status build_all(opencl_device *d)

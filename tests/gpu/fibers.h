@@ -44,6 +44,7 @@ typedef int64_t i64;
 #define CEIL(f) ceilf(f)
 #define FABS(f) fabsf(f)
 #define FUSED(a, b, c) fmaf(a, b, c)
+#define ALIASING __attribute__((may_alias))
 #ifdef WARP
 #define WARP_UP(v, distance) fiber_warp_up(v, distance, WARP)
 #define WARP_AT(v, lane) (u32) fiber_warp_at(v, lane, WARP)

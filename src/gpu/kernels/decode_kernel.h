@@ -62,6 +62,65 @@ FUNCTION u32 kind_at(const bytes_in *in, const sections *s, u32 block)
     return u8_at(in, s->kinds_at + block / 2) >> block % 2 * 4 & 15u;
 }
 
+#if PAIRED
+/* Takes the next pair of values, of `bits` bits each, off `stream`: those whose bits of `present` are set. */
+FUNCTION u32 take_pair(u32 *stream, u32 bits, u32 present)
+{
+    const u32 mask = (1u << bits) - 1, first = 0 - (present & 1u), second = 0 - (present >> 1 & 1u);
+    const u32 low = *stream & mask & first;
+    *stream >>= bits & first;
+    const u32 high = *stream & mask & second;
+    *stream >>= bits & second;
+    return low | high << 16;
+}
+
+/* The same where both are. */
+FUNCTION u32 take_whole_pair(u32 stream, u32 bits)
+{
+    const u32 both = stream & ((1u << 2 * bits) - 1);
+    return both + (both >> bits) * (65536 - (1u << bits)); /* the upper value moves up to its lane */
+}
+
+/* Two pairs of values, of which a block with a map has those whose bits of `present` are set. */
+FUNCTION void take_quad(u32 stream, u32 bits, u32 has_map, u32 present, u32 *pair)
+{
+    if (has_map) {
+        pair[0] = take_pair(&stream, bits, present);
+        pair[1] = take_pair(&stream, bits, present >> 2);
+    } else {
+        pair[0] = take_whole_pair(stream, bits);
+        pair[1] = take_whole_pair(stream >> 2 * bits, bits);
+    }
+}
+
+/* Unpacks half a block into shared memory. `values` is where the block's values begin, `map` where its map does. */
+FUNCTION void unpack_half(const bytes_in *in, const sections *s, u32 side, u32 shape, u32 values, u32 map,
+                          SHARED code_word *codes)
+{
+    const u32 width = SHAPE_WIDTH(shape), has_map = shape & SHAPE_MAP ? 1u : 0u, odd = side & 1u;
+    const u32 low = has_map ? u32_at(in, map) : ~0u, high = has_map ? u32_at(in, map + 4) : ~0u;
+    const u32 count = POPCOUNT(low) + POPCOUNT(high);
+    u32 mine = odd ? high : low, next = odd ? POPCOUNT(low) : 0;
+    SHARED code_pair *out = (SHARED code_pair *)(codes + CODE_AT(HALF * side));
+    const u32 bits = width < 8 ? width : 8, more_bits = width - bits;
+    for (u32 quad = 0; quad < HALF / 4; quad++, mine >>= 4, out += 2) {
+        u32 z[2], more[2];
+        take_quad(bits32_at(in, 8 * values + next * bits), bits, has_map, mine, z);
+        if (more_bits) {
+            take_quad(bits32_at(in, 8 * (values + count) + next * more_bits), more_bits, has_map, mine, more);
+            z[0] |= more[0] << 8;
+            z[1] |= more[1] << 8;
+        }
+        if (has_map) { /* z may be 2^16, which is 0 */
+            z[0] = lanes_sum(z[0], (mine & 1u) | (mine & 2u) << 15);
+            z[1] = lanes_sum(z[1], (mine >> 2 & 1u) | (mine & 8u) << 13);
+        }
+        out[0] = s->identity ? z[0] : lanes_unzigzag(z[0]);
+        out[1] = s->identity ? z[1] : lanes_unzigzag(z[1]);
+        next += POPCOUNT(mine & 15u);
+    }
+}
+#else
 /* Unpacks half a block into shared memory. `values` is where the block's values begin, `map` where its map does. */
 FUNCTION void unpack_half(const bytes_in *in, const sections *s, u32 side, u32 shape, u32 values, u32 map,
                           SHARED code_word *codes)
@@ -93,6 +152,7 @@ FUNCTION void unpack_half(const bytes_in *in, const sections *s, u32 side, u32 s
         next += n_values;
     }
 }
+#endif
 
 /* What the planes of a linear fit add to element i; 0 in rows that a tile has only in part. */
 FUNCTION i32 plane_at(i32 a, i32 b, i32 c, u32 x, u32 y)
@@ -130,23 +190,86 @@ FUNCTION sum_plan plan_sums(u32 stride, u32 n)
     return p;
 }
 
-/* Adds `carry` to elements of a part, each of which also adds what its predecessor in the part has got. Returns the last. */
-FUNCTION u32 sum_part(const sum_plan *p, SHARED code_word *codes, u32 n, u32 sequence, u32 part)
+/* The sum of a part's codes. */
+FUNCTION u32 sum_part(const sum_plan *p, SHARED const code_word *codes, u32 n, u32 sequence, u32 part)
 {
-    u32 sum = 0, i = part * p->length * p->stride + sequence;
-    for (u32 k = 0; k < p->length && i < n; k++, i += p->stride) {
+    const u32 begin = part * p->length * p->stride + sequence, end = begin + p->length * p->stride;
+    u32 sum = 0;
+    for (u32 i = begin; i < end && i < n; i += p->stride)
         sum += codes[CODE_AT(i)];
-        codes[CODE_AT(i)] = (code_word)sum;
-    }
     return sum;
 }
 
-FUNCTION void add_to_part(const sum_plan *p, SHARED code_word *codes, u32 n, u32 sequence, u32 part, u32 carry)
+/* Each of a part's codes becomes the sum of `carry`, those before it and itself. */
+FUNCTION void run_part(const sum_plan *p, SHARED code_word *codes, u32 n, u32 sequence, u32 part, u32 carry)
 {
-    u32 i = part * p->length * p->stride + sequence;
-    for (u32 k = 0; k < p->length && i < n; k++, i += p->stride)
-        codes[CODE_AT(i)] = (code_word)(codes[CODE_AT(i)] + carry);
+    const u32 begin = part * p->length * p->stride + sequence, end = begin + p->length * p->stride;
+    for (u32 i = begin; i < end && i < n; i += p->stride) {
+        carry += codes[CODE_AT(i)];
+        codes[CODE_AT(i)] = (code_word)carry;
+    }
 }
+
+#if PAIRED
+#define CARRY_SUM(a, b) lanes_sum(a, b)
+
+/* The same for pairs: stride, length and n count pairs. */
+FUNCTION u32 sum_pairs(const sum_plan *p, SHARED const code_pair *pairs, u32 n, u32 sequence, u32 part)
+{
+    const u32 begin = part * p->length * p->stride + sequence, end = begin + p->length * p->stride;
+    const u32 past = end < n ? end : n;
+    u32 whole = 0, upper = 0;
+    for (u32 w = begin; w < past; w += p->stride) {
+        const u32 v = pairs[PAIR_AT(w)];
+        whole += v;
+        upper += v & 0xffff0000u;
+    }
+    return lanes_joined(upper, whole);
+}
+
+FUNCTION void run_pairs(const sum_plan *p, SHARED code_pair *pairs, u32 n, u32 sequence, u32 part, u32 carry)
+{
+    const u32 begin = part * p->length * p->stride + sequence, end = begin + p->length * p->stride;
+    const u32 past = end < n ? end : n;
+    u32 whole = carry, upper = carry;
+    for (u32 w = begin; w < past; w += p->stride) {
+        const u32 v = pairs[PAIR_AT(w)];
+        whole += v;
+        upper += v & 0xffff0000u;
+        pairs[PAIR_AT(w)] = lanes_joined(upper, whole);
+    }
+}
+
+/* The sum of the codes of a half block, and running sums of them. */
+FUNCTION u32 sum_row(SHARED const code_pair *row)
+{
+    u32 sum = 0;
+    for (u32 j = 0; j < PAIRS; j++)
+        sum += row[j] + (row[j] >> 16);
+    return sum & 0xffffu;
+}
+
+FUNCTION void run_row(SHARED code_pair *row, u32 carry)
+{
+    for (u32 j = 0; j < PAIRS; j++) {
+        const u32 v = row[j], low = carry + v;
+        carry = low + (v >> 16);
+        row[j] = (low & 0xffffu) | carry << 16;
+    }
+}
+
+/* Elements of a full chunk of f32 without dither. */
+FUNCTION void elements_of_pairs(const quantiser_of *q, u32 mode, SHARED const code_pair *mine, GLOBAL float *out)
+{
+    for (u32 k = 0; k < PAIRS; k++) {
+        const u32 v = mine[PAIR_STEP * k];
+        out[2 * GROUP * k] = value_of_code(q, mode, (i32)(v << 16) >> 16, 0);
+        out[2 * GROUP * k + 1] = value_of_code(q, mode, (i32)v >> 16, 0);
+    }
+}
+#else
+#define CARRY_SUM(a, b) ((a) + (b))
+#endif
 
 /* What thread t's steps of the outlier section add up to. */
 FUNCTION void sum_steps(const bytes_in *in, const sections *s, u32 n_steps, u32 t, u32 *moves, u32 *places)
@@ -208,9 +331,14 @@ FUNCTION void take_raw(const gpu_job *job, const bytes_in *in, u32 bytes, GLOBAL
 /* Raw chunks and those with codes of CODE_BITS; the other build of the kernel takes the others. */
 KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 *result_buffer, const gpu_job job)
 {
+#if PAIRED
+    SHARED_ARRAY code_pair pairs[PAIR_AT(MAX_CHUNK / 2)];
+    SHARED code_word *codes = (SHARED code_word *)pairs;
+#else
     SHARED_ARRAY code_word codes[CODES_ROOM];
+#endif
     SHARED_ARRAY u32 scan[SCAN_ROOM];
-    SHARED_ARRAY code_word carried[2][GROUP];
+    SHARED_ARRAY u32 carried[2][GROUP];
     SHARED_ARRAY u32 bad;
     const u32 t = THREAD;
     const u64 chunk = GROUP_NUMBER, first = chunk * job.chunk_elements;
@@ -247,19 +375,24 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
     /* ---- blocks: both halves' threads work them out; the even one's counts in the sums ---- */
     const u32 block = t / 2, active = block < s.n_blocks, counts = active && t % 2 == 0;
     u32 kind = active ? kind_at(&in, &s, block) : 0, shape = shape_of_kind(kind);
-    u32 wide_before = counts && kind == 15, n_wide, maps_before, n_maps;
-    GROUP_SCAN(u32, scan, t, wide_before, n_wide)
-    if (t % 2 && kind == 15)
-        wide_before--; /* its own block's */
+    const u32 wide = kind == 15, known_map = kind - 1 < 6; /* maps of wide blocks are found with their bytes */
+    u32 kinds_before = counts ? wide | known_map << 16 : 0, n_kinds;
+    GROUP_SCAN(u32, scan, t, kinds_before, n_kinds)
+    if (t % 2)
+        kinds_before -= wide | known_map << 16; /* its own block's */
+    const u32 wide_before = kinds_before & 0xffffu, n_wide = n_kinds & 0xffffu;
     u32 good = n_wide <= s.outliers_at - s.values_at;
-    if (good && active && kind == 15)
+    if (good && active && wide)
         shape = u8_at(&in, s.outliers_at - 1 - wide_before);
     good = good && SHAPE_WIDTH(shape) <= CODE_BITS;
     const u32 has_map = shape & SHAPE_MAP ? 1u : 0u;
-    maps_before = counts && has_map;
-    GROUP_SCAN(u32, scan, t, maps_before, n_maps)
-    if (t % 2 && has_map)
+    u32 maps_before = counts && wide && has_map, n_maps = 0;
+    if (SCANS_ALWAYS || n_wide)
+        GROUP_SCAN(u32, scan, t, maps_before, n_maps)
+    if (t % 2 && wide && has_map)
         maps_before--;
+    maps_before += kinds_before >> 16;
+    n_maps += n_kinds >> 16;
     good = good && 8 * n_maps <= s.outliers_at - s.values_at - n_wide;
     const u32 maps_at = good ? s.outliers_at - n_wide - 8 * n_maps : 0, map = maps_at + 8 * maps_before;
     u32 count = BLOCK_ELEMENTS, all_bytes;
@@ -288,26 +421,49 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
 
     /* ---- running sums: first with the stride of the left neighbours, then with that of a line ---- */
     const u32 n_codes = s.n_blocks * BLOCK_ELEMENTS, predictor = s.predictor <= PREDICTOR_LORENZO ? s.predictor : 0;
-    for (u32 direction = 0; direction < 2; direction++) {
+    u32 in_row = 0;
+#if PAIRED
+    in_row = job.channels == 1 && predictor & PREDICTOR_LEFT; /* neighbours are of the same half block */
+    SHARED code_pair *row = pairs + PAIR_AT(PAIRS * t);
+    if (in_row) {
+        u32 carry = active ? sum_row(row) : 0, sum;
+        GROUP_SCAN(u32, scan, t, carry, sum)
+        (void)sum;
+        if (active)
+            run_row(row, carry);
+        BARRIER();
+    }
+#endif
+    for (u32 direction = in_row; direction < 2; direction++) {
         const u32 stride =
             direction == 0 ? (predictor & PREDICTOR_LEFT ? job.channels : 0) : (predictor & PREDICTOR_UP ? job.line : 0);
-        const sum_plan p = plan_sums(stride, n_codes);
+        const u32 paired = PAIRED && stride % 2 == 0, n_units = paired ? n_codes / 2 : n_codes;
+        const sum_plan p = plan_sums(paired ? stride / 2 : stride, n_units);
         const u32 part = p.parts > 1 ? t / p.stride : 0, sequence = p.parts > 1 ? t % p.stride : t;
         u32 from = 0;
-        if (t < p.threads) {
-            u32 sum = sum_part(&p, codes, n_codes, sequence, part);
-            carried[0][t] = (code_word)sum;
-            for (u32 q = t + GROUP; p.parts == 1 && q < p.stride; q += GROUP)
-                sum_part(&p, codes, n_codes, q, 0);
+        if (p.parts > 1 && t < p.threads) {
+#if PAIRED
+            carried[0][t] =
+                paired ? sum_pairs(&p, pairs, n_units, sequence, part) : sum_part(&p, codes, n_units, sequence, part);
+#else
+            carried[0][t] = sum_part(&p, codes, n_units, sequence, part);
+#endif
         }
         BARRIER();
         for (u32 reach = p.stride; p.parts > 1 && reach < p.threads; reach *= 2, from ^= 1) {
             if (t < p.threads)
-                carried[from ^ 1][t] = (code_word)(carried[from][t] + (t >= reach ? carried[from][t - reach] : 0));
+                carried[from ^ 1][t] = CARRY_SUM(carried[from][t], t >= reach ? carried[from][t - reach] : 0);
             BARRIER();
         }
-        if (part > 0 && t < p.threads)
-            add_to_part(&p, codes, n_codes, sequence, part, carried[from][t - p.stride]);
+        const u32 carry = part > 0 && t < p.threads ? carried[from][t - p.stride] : 0;
+        for (u32 q = sequence; t < p.threads && q<p.stride; q += p.parts> 1 ? p.stride : GROUP) {
+#if PAIRED
+            if (paired)
+                run_pairs(&p, pairs, n_units, q, part, carry);
+            else
+#endif
+                run_part(&p, codes, n_units, q, part, carry);
+        }
         BARRIER();
     }
 
@@ -317,7 +473,14 @@ KERNEL CODED(decode)(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8 
         q.mode = MODE_NONZERO;
     if (q.mode == MODE_DITHER)
         q.key = chunk_key(job.seed, chunk);
-    for (u32 i = t; i < n; i += GROUP) {
+    u32 begin = t;
+#if PAIRED
+    if (job.type == TYPE_F32 && q.mode != MODE_DITHER && n == MAX_CHUNK) {
+        WITH_MODE(&q, mode, elements_of_pairs(&q, mode, pairs + PAIR_AT(t), (GLOBAL float *)x + first + 2 * t);)
+        begin = n;
+    }
+#endif
+    for (u32 i = begin; i < n; i += GROUP) {
         const i32 code = SIGNED_CODE(codes[CODE_AT(i)]);
         u32 bits = job.lossless ? bits_of_code(code, job.type) : bits_of_value(value_of_code(&q, q.mode, code, i), job.type);
         store_element(x, first + i, job.type, bits);

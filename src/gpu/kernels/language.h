@@ -3,8 +3,9 @@
  * these macros, and every build of them gives the same bytes.
  *
  * Rules of the subset: barriers stand in kernels only, never in functions (some compilers split kernels at barriers and miss
- * those in functions), and every thread of a group reaches the same ones. Products and sums are rounded one after the other;
- * FUSED says where a fused multiply-add is meant. Shared arrays are declared in kernels and handed on as SHARED pointers.
+ * those in functions), and every thread of a group reaches the same ones. Functions are always inlined: what PoCL 3.1 makes of
+ * a call may return something else. Products and sums are rounded one after the other; FUSED says where a fused multiply-add is
+ * meant. Shared arrays are declared in kernels and handed on as SHARED pointers.
  *
  * Plain C is for tests: whoever includes this defines the words first (tests/gpu/fibers.h).
  */
@@ -21,7 +22,7 @@ typedef ulong u64;
 typedef int i32;
 typedef long i64;
 #define KERNEL __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-#define FUNCTION static inline
+#define FUNCTION static inline __attribute__((always_inline))
 #define GLOBAL __global
 #define SHARED __local
 #define SHARED_ARRAY __local
@@ -42,6 +43,7 @@ typedef long i64;
 #define CEIL(f) ceil(f)
 #define FABS(f) fabs(f)
 #define FUSED(a, b, c) fma(a, b, c)
+#define ALIASING __attribute__((may_alias))
 
 #elif defined(__CUDACC__)
 
@@ -73,6 +75,7 @@ typedef long long i64;
 #define CEIL(f) ceilf(f)
 #define FABS(f) fabsf(f)
 #define FUSED(a, b, c) fmaf(a, b, c)
+#define ALIASING
 #define WARP 32
 #define WARP_UP(v, distance) __shfl_up_sync(0xffffffffu, v, distance)
 #define WARP_AT(v, lane) __shfl_sync(0xffffffffu, v, (int)(lane))
@@ -87,6 +90,9 @@ typedef long long i64;
 #define LOT 1
 #endif
 #define LOT_AT(t, k) (LOT == 1 ? (k)*GROUP + (t) : (t)*HALF + (k)*LOT)
+
+/* Sums whose values are all 0 are left out, with their barriers, but on a CPU: compilers for CPUs split kernels at barriers. */
+#define SCANS_ALWAYS (LOT > 1)
 
 /* Kernels on codes come in two builds, for codes of 16 and of 32 bits, with names of their own. */
 #define JOIN_(stem, bits) stem##_##bits

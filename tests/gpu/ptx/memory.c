@@ -26,7 +26,7 @@ void ptx_machine_remove(ptx_machine *m, const void *p)
 static u64 address_of(const warp *w, const ptx_op *op, u32 lane)
 {
     const u8 *row = w->file + op->a;
-    return (op->wide ? ((const u64 *)row)[lane] : ((const u32 *)row)[lane]) + (u64)op->offset;
+    return op->wide ? ((const u64 *)row)[lane] + (u64)op->offset : ((const u32 *)row)[lane] + (u32)op->offset;
 }
 
 static u32 lane_thread(const warp *w, u32 lane)
