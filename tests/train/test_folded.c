@@ -192,27 +192,6 @@ static void test_not_folded(void **state)
     }
 }
 
-/* In bf16 products are cheaper, so that more channels are folded; the gradients stay close to those without compression. */
-static void test_more_in_bf16(void **state)
-{
-    (void)state;
-    comet_net *net = bottleneck(14, 96, 192);
-    comet_model_params coded = folding_params(4, COMET_COMPRESS_FAST, 1e-12), raw = folding_params(4, COMET_COMPRESS_OFF, 0.01);
-    trial floats = trial_make(net, &coded);
-    assert_int_equal(count_folded(floats.model), 0);
-    trial_free(&floats);
-    coded.precision = raw.precision = coarsest_precision();
-    coded.force_precision = raw.force_precision = true;
-    trial a = trial_make(net, &coded), b = trial_make(net, &raw);
-    assert_int_equal(count_folded(a.model), coded.precision == COMET_PRECISION_BF16 ? 2 : 0);
-    trial_gradients(&a, 0);
-    trial_gradients(&b, 0);
-    assert_true(farthest(a.model, b.model) < 0.05);
-    trial_free(&a);
-    trial_free(&b);
-    comet_net_destroy(net);
-}
-
 /* Updates made at once, either level and a disk give the same bits. */
 static void test_same_bits(void **state)
 {
@@ -333,7 +312,6 @@ int main(void)
         cmocka_unit_test(test_others_are_left_alone),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_not_folded),
-        cmocka_unit_test(test_more_in_bf16),
         cmocka_unit_test(test_bounds_adapt),
         cmocka_unit_test(test_predicted_errors),
         cmocka_unit_test(test_gradients_while_assessing),

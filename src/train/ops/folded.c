@@ -12,10 +12,9 @@
 
 #define MIN_POSITIONS 4 /* for each channel out: products of matrices, in^2 out, should be small beside sums over positions */
 /* The most of in^2 / out: the cost of these products a position, relative to passes over its channels. ResNet-50, batch 32,
- * level fast: at 64 (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long. In bf16 products
- * take half the time, and passes do not: bench/results/compressed_speed.md. */
+ * level fast: at 64 (256 to 1024) folding takes 5 ms longer a layer than not folding, at 32 about as long;
+ * docs/performance.md. */
 #define MOST_PRODUCTS 40
-#define MOST_PRODUCTS_BF16 64
 
 /* What the coefficients of a channel are computed from. */
 typedef struct folded_sums {
@@ -44,11 +43,10 @@ static bool is_pointwise(const comet_layer *l)
 /* This does not depend on the level, so that results do not. */
 static bool is_worth_it(const comet_model *m, const op *conv)
 {
-    const uint64_t most = layout_type(input_layout(m, conv)) == COMET_DTYPE_BF16 ? MOST_PRODUCTS_BF16 : MOST_PRODUCTS;
     uint64_t in[5], out[5];
     layout_dims(m->values[conv->inputs[0]].layout, in);
     layout_dims(m->values[conv->output].layout, out);
-    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && in[1] * in[1] <= most * out[1] &&
+    return in[1] % 16 == 0 && out[1] % 16 == 0 && 2 * in[1] <= out[1] && in[1] * in[1] <= MOST_PRODUCTS * out[1] &&
            out[0] * out[2] * out[3] >= MIN_POSITIONS * out[1];
 }
 
