@@ -50,7 +50,8 @@ class Booleans(Packed):
     @staticmethod
     def _places(device):
         """1, 2, 4 ... 128, made on the device."""
-        return torch.arange(_BITS, dtype=torch.uint8, device=device).exp2().to(torch.uint8)
+        places = torch.arange(_BITS, dtype=torch.uint8, device=device)
+        return torch.ones_like(places) << places
 
 
 class Indices(Packed):

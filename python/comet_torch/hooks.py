@@ -132,6 +132,9 @@ class Hooks:
             return False
         if role is _INTERVAL and self._place_interval(node, kind, saved):
             return False
+        if saved.role is not role and self._session_of(saved.tensor, saved.role) is None:  # it has to be kept itself
+            self._leave(saved)
+            return False
         content = self._content(node, kind, saved, storage, fields, strictest)
         if content is None:
             self._leave(saved)
