@@ -338,6 +338,9 @@ static void test_blocks(void **state)
     run(&all, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT);
     run(&few, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT);
     assert_memory_equal(all.diff_weights, few.diff_weights, few.n_weights * sizeof(float));
+    memcpy(few.diff_dst, all.diff_dst + all.n_dst - few.n_dst, few.n_dst * sizeof(float)); /* of the last outputs */
+    run(&few, WINOGRAD_BACKWARD_WEIGHTS, 2, NO_LIMIT);
+    assert_memory_equal(all.diff_weights + all.n_weights - few.n_weights, few.diff_weights, few.n_weights * sizeof(float));
     tensors_free(&all);
     tensors_free(&few);
 }

@@ -272,8 +272,11 @@ static comet_status folder_read(const comet_dataset *d, uint64_t index, comet_ra
         return status;
     resample_target target = {.side = d->info.width, .flip = random && comet_random_below(random, 2) == 1};
     target.planes = row;
-    const picture_request request = {
-        .name = path, .file = s->file.data, .bytes = bytes, .crop = {.random = random, .side = target.side}, .pixels = &s->pixels};
+    const picture_request request = {.name = path,
+                                     .file = s->file.data,
+                                     .bytes = bytes,
+                                     .crop = {.random = random, .side = target.side},
+                                     .pixels = &s->pixels};
     picture p;
     status = picture_decode(&p, &request);
     if (status == COMET_OK)

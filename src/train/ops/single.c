@@ -35,7 +35,9 @@ comet_status single_backward(comet_model *m, op *o)
     return COMET_OK;
 }
 
-#define PART_BYTES ((uint64_t)4 << 20) /* of an input that backward decodes at once, but at least one image */
+/* Of an input that backward decodes at once, where the batch divides so; no part has less than a quarter of that, since tiles
+ * of the store that two parts touch are decoded twice. */
+#define PART_BYTES ((uint64_t)4 << 20)
 
 comet_status backward_parts(comet_model *m, const op *o, uint32_t *n_parts, const layout **part)
 {
@@ -45,9 +47,11 @@ comet_status backward_parts(comet_model *m, const op *o, uint32_t *n_parts, cons
     *part = l;
     if (layout_dims(l, dims) != 4 || layout_describe(l, &block) == ORDER_OTHER)
         return COMET_OK;
+    const uint64_t bytes = layout_bytes(l);
     *n_parts = 1;
-    while (*n_parts < m->params.batch && (m->params.batch % *n_parts != 0 || *n_parts * PART_BYTES < layout_bytes(l)))
-        ++*n_parts;
+    for (uint32_t n = 2; n <= m->params.batch && *n_parts * PART_BYTES < bytes && bytes / n >= PART_BYTES / 4; n++)
+        if (m->params.batch % n == 0)
+            *n_parts = n;
     return layout_resized(m->backend, l, dims[0] / *n_parts, dims[1], part);
 }
 
