@@ -2,7 +2,7 @@
  * Payload to elements, a group a chunk, a thread 32 elements, which are half a block. The steps:
  *
  *   sections    the header's fields are checked against the payload's length
- *   blocks      three sums over the blocks before: wide bytes, maps, bytes of values
+ *   blocks      sums over the blocks before: wide bytes and maps; maps of wide blocks, if there are any; bytes of values
  *   unpack      residuals to shared memory
  *   predict     strided running sums: in parts, then over the parts
  *   elements    written side by side, then outliers to their places

@@ -5,8 +5,8 @@
  *                  states that decoding begins with; the bytes of each part
  *   size_parts     a group a chunk: the bytes of its payload, or of its elements where that is no longer
  *   write_parts    the frame's place is known: eight parts a group, step by step as they are decoded. At each step sums over
- * the lanes say where a lane's bits go; they are collected in shared memory and leave in words write_misfits  a group a chunk:
- * its outliers
+ *                  the lanes say where a lane's bits go; they are collected in shared memory and leave in words
+ *   write_misfits  a group a chunk: its outliers
  */
 #ifndef COMET_GPU_PARTS_ENCODE_H
 #define COMET_GPU_PARTS_ENCODE_H
@@ -190,7 +190,7 @@ FUNCTION u32 count_run(const outlier_run *r, u32 *n)
     *n = 0;
     for (u32 w = r->begin; w < r->end; w++)
         for (u32 mask = r->failed[w]; mask; mask &= mask - 1) {
-            const u32 i = 32 * w + 31 - LEADING_ZEROS(mask & (0u - mask));
+            const u32 i = 32 * w + lowest_bit(mask);
             steps += steps_of_gap(i - next);
             next = i + 1;
             ++*n;
@@ -204,7 +204,7 @@ FUNCTION void write_run(const outlier_run *r, const gpu_job *job, GLOBAL const u
     u32 next = r->next;
     for (u32 w = r->begin; w < r->end; w++)
         for (u32 mask = r->failed[w]; mask; mask &= mask - 1, elements += job->element_bytes) {
-            const u32 i = 32 * w + 31 - LEADING_ZEROS(mask & (0u - mask));
+            const u32 i = 32 * w + lowest_bit(mask);
             u32 gap = i - next;
             for (; gap >= 128; steps++) {
                 const u32 skips = gap / 128 < 128 ? gap / 128 : 128;

@@ -3,8 +3,9 @@
  * that the next kernel adds up.
  *
  *   quantise_parts  codes of 16 bits, a bit for each element that fails; again of 32 bits, and again with a code for zero,
- * where a chunk needs it: both widths are kept until it is known which one serves sample_parts    one part in five: its symbols
- * by context, for all predictors choose_parts    the cheapest predictor of a chunk, as src/codec/parts_encode.c chooses it
+ *                   where a chunk needs it: both widths are kept until it is known which one serves
+ *   sample_parts    one part in five: its symbols by context, for all predictors
+ *   choose_parts    the cheapest predictor of a chunk, as src/codec/parts_encode.c chooses it
  *   model_parts     symbols to the workspace, and their counts
  *   tabulate_parts  frequencies from counts, the order of escapes, the bytes of the tables
  */
@@ -597,8 +598,7 @@ KERNEL tabulate_parts(GLOBAL u8 *x, GLOBAL u8 *frame, GLOBAL u8 *work, GLOBAL u8
     }
     tables_of(&c)->entries[t] = symbol_bits(symbol) << 28 | start << 16 | frequency[t];
 
-    /* ---- their bits: at a context's first symbol does it occur, and its last; of each symbol zeros, a one, and the rest ----
-     */
+    /* Their bits: at a context's first symbol does it occur, and its last; of each symbol zeros, a one, and the rest. */
     const u32 v = frequency[t] + 1, below = length_in_bits(v) - 1;
     const u32 head = symbol ? 0 : total ? 1u | last << 1 : 0, head_bits = symbol ? 0 : total ? 5 : 1;
     u32 at = head_bits + (total && symbol <= last ? 2 * below + 1 : 0), all_bits;
