@@ -35,7 +35,7 @@ comet_status single_backward(comet_model *m, op *o)
     return COMET_OK;
 }
 
-/* Of an input that backward decodes at once, where the batch divides so; no part has less than a quarter of that, since tiles
+/* What backward decodes of an input at once, where the batch divides so; no part has less than a quarter of that, since tiles
  * of the store that two parts touch are decoded twice. */
 #define PART_BYTES ((uint64_t)4 << 20)
 
