@@ -243,10 +243,10 @@ def test_names_of_what_nodes_on_cuda_save(kind):
 
 
 def test_a_clamp_near_the_end_of_the_type_is_left_alone():
-    x = torch.randn(64, 1024).to(torch.float16).requires_grad_()
+    x = torch.randn(64, 1024, requires_grad=True)
     with comet_torch.compress(eb=0.1) as mem:
         put_on(mem, NAME)
-        x.clamp(-64504.0, 64504.0).sum().backward()
+        x.clamp(-3e38, 3e38).sum().backward()
     assert torch.equal(x.grad, torch.ones_like(x)) and mem.figures.totals()["tensors"] == 0
 
 
